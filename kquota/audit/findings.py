@@ -183,12 +183,6 @@ _PLAIN = tuple(name for name, (kind, _) in types(Finding).items() if kind in (st
 _ENUMS = tuple((name, kind) for name, (kind, _) in types(Finding).items() if issubclass(type(kind), enum.EnumMeta))
 
 
-def naming(table: pa.Table, clients: int) -> pa.Table:
-    index = table.schema.get_field_index("clients")
-    cut = pc.list_slice(table.column(index), 0, clients).cast(SCHEMA.field(index).type)
-    return table.set_column(index, SCHEMA.field(index), cut)
-
-
 def ordered(tables: Iterable[pa.Table]) -> pa.Table:
     """All findings as one table: throttled first, longest throttle first; then by name, so that runs compare."""
     table = pa.concat_tables([SCHEMA.empty_table(), *tables])

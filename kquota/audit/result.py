@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kquota.audit.batch import Reject, Tally
-from kquota.audit.findings import Findings, naming
+from kquota.audit.findings import SCHEMA, Findings
 from kquota.core.findings.verdicts import QuotaVerdict, Verdict
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.tabular import Rows, Tabular, tabulated
@@ -37,8 +37,6 @@ class AuditResult(Tabular):
 
     findings: pa.Table
     quality: Tally
-    before: pa.Table | None = None
-    """The findings under the quotas that `AuditSettings.against` names."""
     engine: str = ""
     """What ran it: `local` or `spark`."""
     timelines: Mapping[tuple[str, str, str], Timeline] = field(default_factory=dict)
@@ -47,12 +45,15 @@ class AuditResult(Tabular):
     """The seconds of each counter, where `AuditSettings.question` asks for them."""
     quotas: tuple[QuotaVerdict, ...] = ()
     """What became of each quota that is set: one verdict each."""
-    quotas_before: tuple[QuotaVerdict, ...] = ()
-    """The same under `AuditSettings.against`."""
     predictions: Mapping[CounterName, Prediction] = field(default_factory=dict)
     """What the clients of each counter will meet; counters of samples and of connections have no prediction."""
-    predictions_before: Mapping[CounterName, Prediction] = field(default_factory=dict)
-    """The same under `AuditSettings.against`."""
+    against: AuditResult | None = None
+    """The same under the quotas that `AuditSettings.against` names."""
+
+    @property
+    def before(self) -> pa.Table | None:
+        """The findings under the quotas that `AuditSettings.against` names."""
+        return None if self.against is None else self.against.findings
 
     @property
     def rejects(self) -> tuple[Reject, ...]:
@@ -84,8 +85,10 @@ class AuditResult(Tabular):
 
     def naming(self, clients: int) -> AuditResult:
         """The result with at most that many clients of each counter."""
-        before = None if self.before is None else naming(self.before, clients)
-        return replace(self, findings=naming(self.findings, clients), before=before)
+        place, column = self.findings.schema.get_field_index("clients"), SCHEMA.field("clients")
+        cut = pc.list_slice(self.findings.column(place), 0, clients).cast(column.type)
+        against = None if self.against is None else self.against.naming(clients)
+        return replace(self, findings=self.findings.set_column(place, column, cut), against=against)
 
     def write(self, folder: Path) -> None:
         """Writes the findings into a folder, which is made: `key=…/findings.parquet` for each quota key.

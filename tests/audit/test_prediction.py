@@ -264,20 +264,17 @@ def test_a_counter_has_one_verdict(tmp_path: Path, seed: int) -> None:
     settings = AuditSettings(quotas, against=against, top_clients=None, per_client=True, recorded_under=recorded)
 
     result = audited_twice(lambda asked: audit_of(tmp_path, ",".join(names), table, asked), settings)
-    assert result.before is not None
-    for table, predictions, verdicts in (
-        (result.findings, result.predictions, result.quotas),
-        (result.before, result.predictions_before, result.quotas_before),
-    ):
+    assert result.against is not None
+    for side in (result, result.against):
         counted: dict[tuple[str, str], Counter[str]] = {}
-        for row in table.to_pylist():
+        for row in side.findings.to_pylist():
             name = (row["broker"], row["key"], row["sensor"])
-            assert predictions[name].verdict == row["verdict"], name
+            assert side.predictions[name].verdict == row["verdict"], name
             assert (row["reason"] is not None) == (row["verdict"] == "undetermined"), name
             if row["verdict"] == "not throttled":
-                assert (row["throttled_events"], predictions[name].throttle_time_ms.high) == (0, 0)
+                assert (row["throttled_events"], side.predictions[name].throttle_time_ms.high) == (0, 0)
             counted.setdefault((row["entity"], row["key"]), Counter())[row["verdict"]] += 1
-        for quota in verdicts:
+        for quota in side.quotas:
             told = {verdict.value: count for verdict, count in quota.counters.items()}
             assert told == dict(counted.get((str(quota.entity), quota.key.value), Counter()))
             assert quota.verdict is Verdict.UNDETERMINED or not told or quota.verdict.value in told
@@ -291,7 +288,8 @@ def test_other_quotas_know_who_was_held_back(tmp_path: Path) -> None:
     )
     head = "time_ms,user,client_id,api,bytes"
     result = audited_twice(lambda asked: audit_of(tmp_path, head, lines, asked), settings)
-    assert [quota.reason for quota in result.quotas_before] == [HELD_BACK]
+    assert result.against is not None
+    assert [quota.reason for quota in result.against.quotas] == [HELD_BACK]
 
 
 @pytest.mark.parametrize("parts", [1, 2])

@@ -62,8 +62,6 @@ def test_predictions_come_back_as_they_were(
     assert [written(each) for each in kept.values()] == [written(each) for each in given.values()]
     assert changed == given | {name: other}
     assert [changed.verdict(each) for each in changed] == [each.verdict for each in changed.values()]
-    assert Predictions.of(kept) is kept
-    assert Predictions.of(given) == kept
 
 
 def test_a_prediction_of_nobody_is_missing() -> None:

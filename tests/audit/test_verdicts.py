@@ -173,7 +173,8 @@ def test_every_quota_has_a_verdict(tmp_path: Path, dialect: str) -> None:
     result = audit(splits, everything(1), against=QuotaHistory.of(everything(10**9)), per_client=True, top_clients=None)
 
     lawful(result.quotas, everything(1))
-    lawful(result.quotas_before, everything(10**9))
+    assert result.against is not None
+    lawful(result.against.quotas, everything(10**9))
     by_key = {key: {quota.verdict for quota in result.quotas if quota.key is key} for key in QuotaKey}
     if dialect in SAMPLED - {"usage-topic"}:
         assert by_key[CONNECTION] == {UNDETERMINED}

@@ -30,7 +30,7 @@ def compared(events: list[Event], before: QuotaHistory, after: QuotaHistory) -> 
     asked = AuditSettings(after, against=before, top_clients=None, per_client=True)
     half = len(events) // 2
     findings, earlier = audit([part for part in (events[:half], events[half:]) if part], asked, 2)
-    return compare(AuditResult(findings, Tally(), before=earlier), asked), asked
+    return compare(AuditResult(findings, Tally(), against=AuditResult(earlier, Tally())), asked), asked
 
 
 @given(events=oracle.event_lists(), before=oracle.quota_histories(), after=oracle.quota_histories())

@@ -44,16 +44,13 @@ def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
 
     The audit must have named all clients and counted their throttled events (`top_clients=None`, `per_client=True`).
     """
-    assert result.before is not None
+    assert result.against is not None
     assert settings.against is not None
     old, new = (
-        _Side.of(table, quotas, Predictions(pair for pair in predictions.items() if pair[1].says_delays))
-        for table, quotas, predictions in (
-            (result.before, settings.against, result.predictions_before),
-            (result.findings, settings.quotas, result.predictions),
-        )
+        _Side.of(side.findings, quotas, Predictions(pair for pair in side.predictions.items() if pair[1].says_delays))
+        for side, quotas in ((result.against, settings.against), (result, settings.quotas))
     )
-    return Comparison.of(_clients(old, new)).judging(result.quotas_before, result.quotas)
+    return Comparison.of(_clients(old, new)).judging(result.against.quotas, result.quotas)
 
 
 def _clients(old: _Side, new: _Side) -> Iterator[ClientChange]:

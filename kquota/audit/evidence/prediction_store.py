@@ -52,11 +52,6 @@ class Predictions(Mapping[CounterName, Prediction]):
     def __init__(self, predictions: Iterable[tuple[CounterName, Prediction]] = ()) -> None:
         self._packed = dict(_all_packed(predictions))
 
-    @classmethod
-    def of(cls, predictions: Mapping[CounterName, Prediction]) -> Predictions:
-        """The predictions of another mapping."""
-        return predictions if isinstance(predictions, Predictions) else cls(predictions.items())
-
     def __len__(self) -> int:
         return len(self._packed)
 

@@ -33,7 +33,7 @@ from kquota.audit.findings import NAME, SCHEMA, cells_of, ordered
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources.lost import NONE_LOST, Lost
-from kquota.core.findings.answers import Answers, AnswersOf
+from kquota.core.findings.answers import Answers
 from kquota.core.findings.prediction import REPLAYED, CounterName, Prediction
 from kquota.core.findings.verdicts import HELD_BACK, InTurn, QuotaVerdict, Verdict
 from kquota.core.quotas.entity import Entity
@@ -94,26 +94,14 @@ def settled(
     sensors: dict[tuple[str, str], Sensors] = defaultdict(Sensors)
     for broker, key, sensor in held:
         sensors[broker, _group(key)].add(sensor)
-    known = sensors, result.quality.answers, handlers, lost
+    known = sensors, handlers, lost
     in_force = are_in_force(settings, settings.quotas, under_test=True)
-    settling = _Settling(result.findings, Predictions.of(result.predictions), *known, in_force, settings.in_force)
-    findings, quotas, predictions = settling.settle(result.quotas)
-    before, quotas_before, predictions_before = result.before, result.quotas_before, result.predictions_before
-    if before is not None and settings.against is not None:
-        in_force = are_in_force(settings, settings.against)
-        settling = _Settling(before, Predictions.of(predictions_before), *known, in_force)
-        before, quotas_before, predictions_before = settling.settle(quotas_before)
-    throttled = set(_named(findings, Verdict.THROTTLED)) if result.timelines else ()
-    return replace(
-        result,
-        findings=findings,
-        quotas=quotas,
-        predictions=predictions,
-        timelines={name: timeline for name, timeline in result.timelines.items() if name in throttled},
-        before=before,
-        quotas_before=quotas_before,
-        predictions_before=predictions_before,
-    )
+    tested, against = _Settling(result, *known, in_force, settings.in_force).settle(), result.against
+    if against is not None and settings.against is not None:
+        against = _Settling(against, *known, are_in_force(settings, settings.against)).settle()
+    throttled = set(_named(tested.findings, Verdict.THROTTLED)) if result.timelines else ()
+    timelines = {name: timeline for name, timeline in result.timelines.items() if name in throttled}
+    return replace(tested, timelines=timelines, against=against)
 
 
 def _named(table: pa.Table, *verdicts: Verdict) -> list[CounterName]:
@@ -138,11 +126,9 @@ class _Settled(NamedTuple):
 class _Settling:
     """The verdicts on the counters of one findings table."""
 
-    table: pa.Table
-    predictions: Predictions
+    result: AuditResult
     held: Mapping[tuple[str, str], Sensors]
     """By broker and group of keys, the counters whose clients were held back."""
-    answers: AnswersOf
     handlers: bool
     lost: Lost
     in_force: bool
@@ -151,28 +137,28 @@ class _Settling:
 
     @cached_property
     def _counters(self) -> _Counters:
-        return _Counters.of(self.table)
+        return _Counters.of(self.result.findings)
 
-    def settle(self, quotas: Sequence[QuotaVerdict]) -> tuple[pa.Table, tuple[QuotaVerdict, ...], Predictions]:
-        """The table, the verdicts on the quotas, and the predictions, which agree."""
-        settled = Predictions()
-        settled.update(self.predictions)
+    def settle(self) -> AuditResult:
+        """The findings, the verdicts on the quotas, and the predictions, which agree."""
+        table, predictions = self.result.findings, Predictions()
+        predictions.update(self.result.predictions)
         changed: dict[int, dict[str, Any]] = {}
         """The rows with another verdict, by their numbers in the table."""
         moves: dict[tuple[Entity, QuotaKey], _Moves] = defaultdict(Counter)
         in_turn: dict[CounterName, list[tuple[Entity, InTurn]]] = defaultdict(list)
-        for quota in quotas:
+        for quota in self.result.quotas:
             for counter, turn in quota.in_turn.items():
                 in_turn[counter].append((quota.entity, turn))
-        for number, row in self._open():
+        for number, row in self._open(predictions):
             name: CounterName = row["broker"], row["key"], row["sensor"]
             before = Verdict(row["verdict"])
-            prediction = self.predictions.get(name)
+            prediction = predictions.get(name)
             outcome = self._known(row, self._one(row, before, prediction))
             if not self.in_force and _leaves_open(row):
                 changed[number] = row
             if outcome.prediction is not None and outcome.prediction is not prediction:
-                settled.update({name: outcome.prediction})
+                predictions.update({name: outcome.prediction})
             if outcome.verdict is not before or outcome.answers is not None or outcome.reason != row["reason"]:
                 changed[number] = _with_verdict(row, outcome)
             if outcome.verdict is not before:
@@ -182,19 +168,21 @@ class _Settling:
                     spared = outcome.verdict is Verdict.THROTTLED and not turn.answered
                     after = Verdict.NOT_THROTTLED if spared else outcome.verdict
                     moves[entity, QuotaKey(row["key"])][turn.verdict, after, outcome.reason] += 1
-        whole = tuple(_moved(quota, moves.get((quota.entity, quota.key))) for quota in map(self._seen, quotas))
-        tables = [self.table]
+        quotas = tuple(
+            _moved(quota, moves.get((quota.entity, quota.key))) for quota in map(self._seen, self.result.quotas)
+        )
+        tables = [table]
         if changed:
-            kept = np.ones(len(self.table), bool)
+            kept = np.ones(len(table), bool)
             kept[[*changed]] = False
-            tables = [self.table.filter(pa.array(kept)), pa.Table.from_pylist([*changed.values()], SCHEMA)]
-        return ordered(tables), whole, settled
+            tables = [table.filter(pa.array(kept)), pa.Table.from_pylist([*changed.values()], SCHEMA)]
+        return replace(self.result, findings=ordered(tables), quotas=quotas, predictions=predictions)
 
-    def _open(self) -> list[tuple[int, dict[str, Any]]]:
+    def _open(self, predictions: Predictions) -> list[tuple[int, dict[str, Any]]]:
         """The counters that somebody held back, and those whose prediction has another verdict than the replay."""
-        table = self.table
+        table = self.result.findings
         rows = cells_of(table, "verdict", *NAME)
-        apart = [self.predictions.verdict((*name,)) not in (None, verdict) for verdict, *name in rows]
+        apart = [predictions.verdict((*name,)) not in (None, verdict) for verdict, *name in rows]
         logged = pc.fill_null(pc.greater(table.column("logged_throttled_events"), 0), False)
         mask = pc.or_(logged, pa.array(apart, pa.bool_()))
         if self.held or self.lost:
@@ -275,7 +263,7 @@ class _Settling:
     def _answers_by_sensor(self) -> Mapping[tuple[str, str, str], Answers]:
         """The brokers' answers to requests of a kind, or of all (""), by the sensors that these may be charged to."""
         by_sensor: dict[tuple[str, str, str], Answers] = {}
-        for name, answers in self.answers.items():
+        for name, answers in self.result.quality.answers.items():
             user = encode_user(name.user)
             for sensor in {f"{user}:{name.client_id}", f"{user}:", f":{name.client_id}"}:
                 for requests in (name.requests, ""):

@@ -95,7 +95,7 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
     first_ms, last_ms = quality.first_ms, quality.last_ms
     if first_ms is not None:
         settings.check_known(first_ms)
-    quotas, *quotas_before = (
+    quotas = (
         verdicts(
             history if first_ms is None or last_ms is None else history.within(first_ms, last_ms),
             gather(parts),
@@ -103,23 +103,19 @@ def result(outputs: Iterable[Output], settings: AuditSettings, what: str, engine
         )
         for history, parts in zip(settings.variants, governing, strict=True)
     )
-    audited = AuditResult(
-        findings,
-        quality,
-        before[0] if before else None,
-        engine,
-        timelines,
-        measured,
-        quotas,
-        quotas_before[0] if quotas_before else (),
-        predictions[0],
-        predictions[1] if len(predictions) > 1 else {},
+    tested, *others = (
+        AuditResult(table, quality, engine, quotas=known, predictions=predicted)
+        for table, known, predicted in zip([findings, *before], quotas, predictions, strict=True)
     )
+    audited = replace(tested, timelines=timelines, measured=measured, against=others[0] if others else None)
     lost = Lost(noted)
     if settings.question is not None:
         # What is held back is a part of the measure.
-        doubted = audited.before if audited.before is None or not lost else lost.doubted(audited.before)
-        return replace(audited, findings=ordered([findings]), before=None if doubted is None else ordered([doubted]))
+        against = audited.against
+        if against is not None:
+            doubted = lost.doubted(against.findings) if lost else against.findings
+            against = replace(against, findings=ordered([doubted]))
+        return replace(audited, findings=ordered([findings]), against=against)
     return settled(audited, settings, handlers=handlers, lost=lost)
 
 
