@@ -52,7 +52,7 @@ def test_who_has_no_home_learns_what_to_set(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(done.exception, InputError)
     assert done.exception.hint == "set KQUOTA_CONFIG or HOME"
     assert requiring_reason(Access(zookeeper="localhost:2181")) is None
-    with Turns(lambda: "cluster").alone():
+    with Turns(lambda: "it", "broker:9092").alone():
         pass
     monkeypatch.setenv("KQUOTA_JOURNAL", "/somewhere")
     assert journal_folder() == Path("/somewhere")

@@ -33,12 +33,12 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def named(name: str) -> Turns:
-    return Turns(lambda: name)
+    return Turns(lambda: name, "broker:9092")
 
 
 def test_one_writer_of_a_cluster_at_a_time() -> None:
     first, second, elsewhere = named("a"), named("a"), named("b")
-    held = "another kquota is writing to a for more than 0"
+    held = "another kquota is writing to the cluster a for more than 0"
     with first.alone(), first.alone(), elsewhere.alone(), pytest.raises(Conflict, match=held), second.alone():
         pass
     with second.alone():
@@ -69,7 +69,7 @@ def test_a_writer_that_is_stopped_waits_no_longer(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(turns, "_WAIT_S", 30.0)
     asked = itertools.count()
     with named("a").alone():
-        with pytest.raises(Stopped, match="stopped while another kquota is writing to a"):
+        with pytest.raises(Stopped, match="stopped while another kquota is writing to the cluster a"):
             named("a").alone(stop=lambda: next(asked) == 3).__enter__()
         assert next(asked) == 4
     with named("a").alone(stop=lambda: True):  # nobody is waited for, so nothing is asked
@@ -79,7 +79,7 @@ def test_a_writer_that_is_stopped_waits_no_longer(monkeypatch: pytest.MonkeyPatc
 def test_the_turn_of_a_killed_writer_is_over(locks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "_WAIT_S", 30.0)
     code = (
-        "from kquota.backends.kafka.turns import Turns\nwith Turns(lambda: 'a').alone():\n"
+        "from kquota.backends.kafka.turns import Turns\nwith Turns(lambda: 'a', '').alone():\n"
         "    print('held', flush=True)\n    input()"
     )
     holder = subprocess.Popen(

@@ -329,11 +329,11 @@ def test_a_signal_ends_the_wait_for_another_writer(here: Here, command: str) -> 
     class Waiting(Signalled):
         def alone(self, stop: Callable[[], bool] = lambda: False) -> contextlib.AbstractContextManager[None]:
             threading.Timer(0.1, os.kill, (os.getpid(), self.signal)).start()
-            return Turns(lambda: "it").alone(stop=stop)
+            return Turns(lambda: "it", "broker:9092").alone(stop=stop)
 
     backend = Waiting(signal.SIGTERM)
     start = time.monotonic()
-    with Turns(lambda: "it").alone():
+    with Turns(lambda: "it", "broker:9092").alone():
         if command == "apply":
             assert here.applied(backend) == 143
         else:

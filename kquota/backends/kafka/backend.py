@@ -70,7 +70,7 @@ class KafkaBackend(QuotaBackend):
         self._bootstrap = without_scheme(bootstrap, "kafka")
         self.cluster_address = f"kafka://{self._bootstrap}"
         self._unseen: dict[Entity, dict[QuotaKey, Wrote]] = {}
-        self._turns = Turns(self._cluster_name)
+        self._turns = Turns(self.cluster_id, self._bootstrap)
 
     def close(self) -> None:
         self._session.close()
@@ -110,11 +110,6 @@ class KafkaBackend(QuotaBackend):
         """Has reads wait until they show it."""
         for entity, values in written.items():
             self._unseen.setdefault(entity, {}).update(values)
-
-    def _cluster_name(self) -> str:
-        """The cluster's id; the addresses that were given where it is not told (before Kafka 2.8)."""
-        id = self.cluster_id()
-        return f"the cluster {id}" if id is not None else f"the cluster at {self._bootstrap}"
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         expected = {

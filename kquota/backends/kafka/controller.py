@@ -41,7 +41,7 @@ class ControllerBackend(QuotaBackend):
         )
         self._bootstrap = without_scheme(bootstrap, "controller")
         self.cluster_address = f"controller://{self._bootstrap}"
-        self._turns = Turns(self._cluster_name)
+        self._turns = Turns(self.cluster_id, self._bootstrap)
 
     def close(self) -> None:
         self._session.close()
@@ -67,10 +67,6 @@ class ControllerBackend(QuotaBackend):
             return self._session.describe_cluster(wire.CONTROLLERS).cluster_id or None
         except (Rejected, Unauthorized):  # a controller before 3.7
             return None
-
-    def _cluster_name(self) -> str:
-        """As `KafkaBackend` names the cluster: writers through brokers and through controllers wait for each other."""
-        return f"the cluster {self.cluster_id() or f'at {self._bootstrap}'}"
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         _refuse("whether brokers show a change cannot be seen there")

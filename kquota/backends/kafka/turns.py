@@ -48,10 +48,13 @@ def locks_folder() -> Path:
 
 
 class Turns:
-    """The turns of one writer. `cluster` gives the cluster's name, which is the same by every address."""
+    """The turns of one writer. The cluster's id is the same by every address, of brokers and of controllers.
 
-    def __init__(self, cluster: Callable[[], str]) -> None:
-        self._cluster = cluster
+    Without an id (brokers before Kafka 2.8, controllers before 3.7), writers by one address take turns.
+    """
+
+    def __init__(self, cluster_id: Callable[[], str | None], address: str) -> None:
+        self._cluster_id, self._address = cluster_id, address
         self._name: str | None = None
         self._depth = 0
         self._descriptor: int | None = None
@@ -102,7 +105,7 @@ class Turns:
             self._wrote.update(written)
 
     def _enter(self, stack: contextlib.ExitStack, stop: Callable[[], bool]) -> int | None:
-        self._name = self._name or self._cluster()
+        self._name = self._name or f"the cluster {self._cluster_id() or f'at {self._address}'}"
         import hashlib
 
         digest = hashlib.sha256(self._name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -141,7 +144,7 @@ def _remembered(descriptor: int) -> Written:
 def _remember(descriptor: int, written: Written) -> None:
     rows = [
         [
-            [True if name is DEFAULT else name for name in (entity.user, entity.client_id, entity.ip)],
+            [True if name is DEFAULT else name for name in entity],
             {key.value: wrote for key, wrote in values.items()},
         ]
         for entity, values in written.items()
