@@ -70,19 +70,17 @@ class Server(Protocol):
     title: str
     config_file: str
     """In the sandbox's folder; its first line marks the folder as a sandbox's."""
+    port_line: str
+    """The pattern of the line there that names the port."""
     log_file: str
     request_log: str | None = None
-    patience_s: float
+    patience_s: float = 90.0
     """How long a start may take."""
     metrics: str | None = None
     login: str | None = None
 
     def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
         """Writes what the server reads, and returns the JVM's arguments. Raises MissingDependency."""
-        ...
-
-    def port(self, config: str) -> int | None:
-        """The port that such a configuration names."""
         ...
 
     def serves(self, folder: Path, port: int) -> bool:
@@ -95,8 +93,8 @@ class ZooKeeper(Server):
 
     title = "ZooKeeper"
     config_file = "zoo.cfg"
+    port_line = r"^clientPort=(\d{1,5})$"
     log_file = "zookeeper.log"
-    patience_s = 90.0
     config: Mapping[str, str] = MappingProxyType({})
     """More lines of zoo.cfg."""
     # A hundred thousand entities, and the requests that write them at once, do not fit into 256 MiB.
@@ -119,10 +117,6 @@ class ZooKeeper(Server):
         classpath = os.pathsep.join(str(jar) for jar in pyspark_jars(self.jars))
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         return [*self.jvm_flags, "-cp", classpath, main, str(folder / self.config_file)]
-
-    def port(self, config: str) -> int | None:
-        match = re.search(r"^clientPort=(\d{1,5})$", config, re.MULTILINE)
-        return int(match[1]) if match else None
 
     def serves(self, folder: Path, port: int) -> bool:
         try:
@@ -178,7 +172,8 @@ def last_port(directory: Path, server: Server | None = None) -> int | None:
         config = (directory / server.config_file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    return server.port(config) if config.startswith(_CONFIG_HEAD) else None
+    named = re.search(server.port_line, config, re.MULTILINE) if config.startswith(_CONFIG_HEAD) else None
+    return int(named[1]) if named else None
 
 
 def status(directory: Path) -> SandboxState | None:

@@ -42,9 +42,9 @@ class Broker(Server):
 
     title = "broker"
     config_file = "server.properties"
+    port_line = r"^listeners=PLAINTEXT://[0-9.]+:(\d{1,5}),"
     log_file = "broker.log"
     request_log = "kafka-request.log"
-    patience_s = 90.0
 
     def __init__(self, users: Collection[str] = ()) -> None:
         self._users = users
@@ -79,10 +79,6 @@ class Broker(Server):
             id = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
             _run([java, *jvm, "kafka.tools.StorageTool", "format", "-t", id, "-c", str(properties)])
         return [*self._exporter(folder), *jvm, "kafka.Kafka", str(properties)]
-
-    def port(self, config: str) -> int | None:
-        match = re.search(r"^listeners=PLAINTEXT://[0-9.]+:(\d{1,5}),", config, re.MULTILINE)
-        return int(match[1]) if match else None
 
     def serves(self, folder: Path, port: int) -> bool:
         try:
