@@ -162,7 +162,7 @@ def use_families(view: View, most: int) -> Iterator[Family]:
     )
     newest = [(dict[str, str](), max(use.observed.at_ms for use in view.uses) / 1000)] if view.uses else []
     yield Family("newest_sample_timestamp_seconds", "When the newest sample of a counter was taken.", newest)
-    yield Family("brokers_missing", "Pages of metrics without an answer.", [({}, len(view.missing))])
+    yield Family("brokers_missing", "Pages of metrics without an answer.", [({}, len(view.look.missing))])
     yield Family("series_unread", "Series of quotas whose labels no known rule makes.", [({}, len(view.look.unread))])
 
 
@@ -255,10 +255,6 @@ class _Collector:
 
     families: Callable[[], Iterable[Family]]
     labels: Labels
-
-    def describe(self) -> list[Any]:
-        """Nothing: a registry would collect once to know the names."""
-        return []
 
     def collect(self) -> Iterator[Any]:
         """The families with the samples of this moment."""

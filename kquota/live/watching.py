@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kquota.core.findings.use import Counter, Enforcers, Observed, Use, uses
 from kquota.core.quotas.snapshot import QuotaSnapshot
-from kquota.live.sources import LiveSource, Look, Missing, Sample
+from kquota.live.sources import LiveSource, Look, Sample
 from kquota.metrics.series import Nature
 
 GONE_MS = 300_000
@@ -51,11 +51,6 @@ class View:
     uses: tuple[Use, ...]
     look: Look
     quotas: QuotaSnapshot
-
-    @property
-    def missing(self) -> tuple[Missing, ...]:
-        """What did not answer."""
-        return self.look.missing
 
 
 def observed(look: Look, totals: dict[tuple[Counter, str], tuple[int, float]]) -> dict[Counter, list[Observed]]:

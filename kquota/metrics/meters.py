@@ -73,9 +73,7 @@ class LogMeter:
             self._advance(self._file)
             if self._is_rotated(self._file):
                 self._close()
-                self._file = self._open()
-                if self._file is not None:
-                    self._advance(self._file)
+                return self.read()
         return Reading(self._lines, self._bytes, exact=True)
 
     def _open(self) -> IO[bytes] | None:

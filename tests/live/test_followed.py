@@ -180,10 +180,10 @@ def test_what_cannot_be_read_is_named(watch: Watch, tmp_path: Path) -> None:
     (tmp_path / "gone.jsonl").touch()
     third = watching.look(alice(producer_byte_rate=100))
 
-    assert [missing.place for missing in first.missing] == [str(tmp_path / "gone.jsonl")]
+    assert [missing.place for missing in first.look.missing] == [str(tmp_path / "gone.jsonl")]
     assert len(first.look.unread) == 1
-    assert [missing.why for missing in second.missing][1:] == ["1 line came too late to be counted"]
-    assert third.missing == ()
+    assert [missing.why for missing in second.look.missing][1:] == ["1 line came too late to be counted"]
+    assert third.look.missing == ()
 
 
 def test_what_a_request_log_lacks_is_said(watch: Watch, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_what_a_request_log_lacks_is_said(watch: Watch, tmp_path: Path) -> None:
             file.writelines(f"{line}\n" for line in whole_log()[start : start + 30])
         view = watching.look(alice(producer_byte_rate=100))
 
-    assert [missing.why for missing in view.missing] == [
+    assert [missing.why for missing in view.look.missing] == [
         "about 90 of 210 requests are not in the log, by their numbers"
     ]
 

@@ -100,7 +100,8 @@ class Connection:
         self._socket: socket.socket | None = None
         self._correlation_ids = itertools.count(1)
         self._versions = {wire.ApiKey.API_VERSIONS: 3}
-        self._offered: dict[int, wire.ApiVersion] = {}
+        self.offered: Mapping[int, wire.ApiVersion] = {}
+        """The versions of each message that the broker said it serves, by the number of the message."""
         self._is_encrypted = False
         """Whether the TLS handshake is over."""
         self._is_fresh = True
@@ -145,14 +146,9 @@ class Connection:
             with contextlib.suppress(OSError):
                 connected.close()
 
-    @property
-    def offered(self) -> Mapping[int, wire.ApiVersion]:
-        """The versions of each message that the broker said it serves, by the number of the message."""
-        return self._offered
-
     def speaks(self, key: int) -> bool:
         """Whether the broker said that it serves a message."""
-        return key in self._offered
+        return key in self.offered
 
     def ask(self, requests: Sequence[wire.Request], kind: type, deadline: Deadline) -> list[Any]:
         """Sends the requests in a row and returns their answers in the same order. Raises Lost."""
@@ -218,9 +214,9 @@ class Connection:
             (answer,) = self.ask([request], wire.ApiVersionsResponse, deadline)
         if answer.error_code != NONE:
             raise Rejected(f"Kafka at {self.server} does not report its versions: {error_of(answer.error_code, None)}")
-        self._offered = {api.api_key: api for api in answer.api_keys}
+        self.offered = {api.api_key: api for api in answer.api_keys}
         for api in wire.APIS:
-            offered = self._offered.get(api.key)
+            offered = self.offered.get(api.key)
             if (
                 offered is not None
                 and offered.min_version <= api.max_version
@@ -318,7 +314,7 @@ class Connection:
         """The error in a few words, with the usual cause where one is known."""
         security = self.security
         if isinstance(error, TimeoutError):
-            hint = None if self._offered else "check the address, and that it is a Kafka broker"
+            hint = None if self.offered else "check the address, and that it is a Kafka broker"
             return Lost(f"no answer within {round(deadline.seconds, 1):g} s", hint, timed_out=True)
         if security.tls is not None:
             import ssl
@@ -336,7 +332,7 @@ class Connection:
                 return Lost(why, None if self._is_encrypted else self._usual_cause())
         if isinstance(error, ConnectionError):
             waited = time.monotonic() - self._connected_at > _TURNED_AWAY_S
-            if self._is_fresh and self._offered and security.sasl is None:
+            if self._is_fresh and self.offered and security.sasl is None:
                 wanted = login_wanted(self.server, security, deadline)
                 if wanted is not None:
                     return Unauthorized(f"Kafka at {self.server}: {wanted.message}", hint=wanted.hint)
@@ -353,7 +349,7 @@ class Connection:
         if security.tls is not None and not self._is_encrypted:
             wrong = f"is that a TLS port? For a plain one set security.protocol={login}PLAINTEXT"
             return f"{wrong}; or {missing}" if certificate else wrong
-        if self._offered:  # it speaks Kafka
+        if self.offered:  # it speaks Kafka
             return None
         if security.tls is not None:
             return f"perhaps {missing}" if certificate else None

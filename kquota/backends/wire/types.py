@@ -104,16 +104,12 @@ def _write_compact(out: bytearray, size: int) -> None:
         write_uvarint(out, size + 1)
 
 
-INT8 = _fixed(">b")
 INT16 = _fixed(">h")
 INT32 = _fixed(">i")
-INT64 = _fixed(">q")
-FLOAT64 = _fixed(">d")
-BOOL = _fixed(">?")
 _COMPACT = Codec(_read_compact, _write_compact)
 
 
-def _sized(classic: Schema, *, text: bool, nullable: bool, longest: int | None = None) -> Schema:
+def _sized(classic: Schema, *, text: bool, nullable: bool) -> Schema:
     """Bytes behind their length; null is the length -1. Compact lengths are one more, and varints."""
 
     def make(version: int, flexible: bool) -> Codec:
@@ -143,8 +139,8 @@ def _sized(classic: Schema, *, text: bool, nullable: bool, longest: int | None =
                 write_size(out, -1)
                 return
             data = value.encode() if text else value
-            if longest is not None and len(data) > longest:
-                raise FrameError(f"a text of {len(data)} bytes is longer than Kafka reads ({longest})")
+            if text and len(data) > LONGEST_STRING:
+                raise FrameError(f"a text of {len(data)} bytes is longer than Kafka reads ({LONGEST_STRING})")
             write_size(out, len(data))
             out += data
 
@@ -153,21 +149,18 @@ def _sized(classic: Schema, *, text: bool, nullable: bool, longest: int | None =
     return make
 
 
-STRING = _sized(INT16, text=True, nullable=False, longest=LONGEST_STRING)
-NULLABLE_STRING = _sized(INT16, text=True, nullable=True, longest=LONGEST_STRING)
-BYTES = _sized(INT32, text=False, nullable=False)
-
+NULLABLE_STRING = _sized(INT16, text=True, nullable=True)
 
 PRIMITIVES: Final[dict[str, Schema]] = {
-    "int8": INT8,
+    "int8": _fixed(">b"),
     "int16": INT16,
     "int32": INT32,
-    "int64": INT64,
-    "float64": FLOAT64,
-    "bool": BOOL,
-    "string": STRING,
+    "int64": _fixed(">q"),
+    "float64": _fixed(">d"),
+    "bool": _fixed(">?"),
+    "string": _sized(INT16, text=True, nullable=False),
     "string?": NULLABLE_STRING,
-    "bytes": BYTES,
+    "bytes": _sized(INT32, text=False, nullable=False),
     "bytes?": _sized(INT32, text=False, nullable=True),
 }
 """The types by their names in Kafka's definitions; null is allowed where a question mark stands."""

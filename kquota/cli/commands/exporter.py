@@ -122,7 +122,7 @@ def _leases(journal: Journal, cluster: str) -> Mapping[str, int]:
 def _missing(exporter: Exporter) -> int:
     """Names the pages that did not answer; the exit code is 9 where there are any."""
     part = exporter.parts.get("metrics")
-    missing = () if part is None or part.value is None else part.value.missing
+    missing = () if part is None or part.value is None else part.value.look.missing
     for place, why in missing:
         warn(f"{place} is left out: {why}")
     return ExitCode.PARTIAL if missing else ExitCode.OK

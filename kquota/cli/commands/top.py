@@ -208,7 +208,7 @@ class _Screen:
         return View(
             screen=lambda: self.parts(seen, shown, now_ms),
             document=lambda: iter([self.document(seen, shown, now_ms)]),
-            code=ExitCode.PARTIAL if seen.missing else ExitCode.OK,
+            code=ExitCode.PARTIAL if seen.look.missing else ExitCode.OK,
         )
 
     def document(self, seen: Seen, shown: Sequence[Use], now_ms: int) -> Document:
@@ -218,7 +218,7 @@ class _Screen:
             source=self.watching.source.name,
             now_ms=now_ms,
             quotas_ms=self.quotas_ms,
-            missing=seen.missing,
+            missing=seen.look.missing,
             unread=len(seen.look.unread),
         )
 
@@ -280,8 +280,8 @@ class _Screen:
         gaps = []
         if of is not None and read < of:
             gaps.append(f"{read} of {of} brokers were read")
-        elif seen.missing:
-            gaps.append(f"{many(len(seen.missing), 'source')} did not answer")
+        elif seen.look.missing:
+            gaps.append(f"{many(len(seen.look.missing), 'source')} did not answer")
         if old:
             gaps.append(
                 f"nothing is newer than {age(max(old))} on {many(len(old), 'broker')} ('kquota record' shows now)"
@@ -303,7 +303,7 @@ class _Screen:
 
 
 def _left_out(seen: Seen) -> Iterator[Note]:
-    return (Note(f"{place}: {why}", by=warn) for place, why in seen.missing)
+    return (Note(f"{place}: {why}", by=warn) for place, why in seen.look.missing)
 
 
 def _is_hot(use: Use) -> bool:
@@ -485,7 +485,7 @@ def _at_the_keys(screen: _Screen, interval_s: float, count: int | None) -> int:
                 redraw = draw(live)
     if stop():
         return stop.exit_code
-    return ExitCode.PARTIAL if seen.missing else ExitCode.OK
+    return ExitCode.PARTIAL if seen.look.missing else ExitCode.OK
 
 
 def _rows(uses: Sequence[Use], now_ms: int) -> list[Row]:
@@ -519,7 +519,7 @@ def _explained(subject: str, screen: _Screen) -> View:
     possible = [*filter(_is_hot, others)]
     if not charged and not possible:
         nobody = [f"no counter that was read holds {safe(subject)}"]
-        if seen.missing:
+        if seen.look.missing:
             nobody.append(screen.nobody(seen, (), now(), safe(subject)))
         if seen.look.unread:
             nobody.append(_unread(seen.look))
@@ -545,7 +545,7 @@ def _explained(subject: str, screen: _Screen) -> View:
     return View(
         screen=lines,
         document=lambda: iter([screen.document(seen, (*charged, *possible), now_ms)]),
-        code=ExitCode.PARTIAL if seen.missing else ExitCode.OK,
+        code=ExitCode.PARTIAL if seen.look.missing else ExitCode.OK,
     )
 
 
