@@ -65,7 +65,7 @@ def recommendation_text(recommendations: Recommendations, warned: Sequence[str])
     kept: list[str] = []
     entries: dict[Any, list[Recommendation]] = {}
     for quota in recommendations.quotas:
-        if quota.change is not Change.KEEP or (quota.own and quota.current is not None and not quota.governed_by):
+        if quota.value != quota.current or (quota.own and quota.current is not None and not quota.governed_by):
             entries.setdefault(quota.entity, []).append(quota)
         else:
             by = to_flow(plain(quota.governed_by[0] if quota.governed_by else recommendations.scope.default))
@@ -128,11 +128,13 @@ def reasons(quota: Recommendation, recommendations: Recommendations) -> list[str
 
 def _change(quota: Recommendation) -> str:
     now = None if quota.current is None else humanize(quota.key, quota.current)
-    if quota.governed_by and quota.change is not Change.KEEP:
+    if quota.governed_by and quota.value != quota.current:
         return f"{'new' if quota.change is Change.NEW else 'lower'}, in place of {now} by {governed_text(quota)}"
     match quota.change:
         case Change.KEEP:
-            return f"{now} stays" if quota.basis is Basis.CENSORED else f"{now} is enough"
+            return f"{now} is enough"
+        case Change.MEASURE:
+            return f"{now} stays: measure again"
         case Change.NEW:
             return "new"
         case Change.RAISE:
@@ -174,4 +176,4 @@ def predicted(quota: Recommendation) -> str:
     """
     if quota.predicted is not None:
         return percent(quota.predicted)
-    return "as now" if quota.governed_by and quota.change is Change.KEEP else NOT_KNOWN
+    return "as now" if quota.governed_by and quota.value == quota.current else NOT_KNOWN

@@ -213,6 +213,26 @@ def test_a_default_that_another_quota_replaces_says_nothing(tmp_path: Path) -> N
     assert found.left_out == ()
 
 
+def test_a_client_that_one_of_several_quotas_throttles_is_not_kept(tmp_path: Path) -> None:
+    """The sum of its counters was compared with the highest limit, under the name of another one."""
+    rows = [
+        Row(START_MS + 500 * number, "bob", "produce", 200_000, client_id=client_id, throttle_time_ms=0)
+        for number in range(400)
+        for client_id in ("etl", "orders")
+    ]
+    pair = Entity(user=DEFAULT, client_id="etl")
+    for limit, expected in (
+        (400_000, (400_000, (pair, Entity(user=DEFAULT)), 2_000_000, Change.NEW)),
+        (500_000, (2_000_000, (Entity(user=DEFAULT), pair), 2_000_000, Change.KEEP)),
+    ):
+        quotas: dict[Entity, dict[QuotaKey, Value]] = {
+            pair: {PRODUCE: limit},
+            Entity(user=DEFAULT): {PRODUCE: 2_000_000},
+        }
+        (bob,) = recommendations(engine(tmp_path, rows), in_force(quotas), Wanted(keys=(PRODUCE,)))[0].quotas
+        assert (bob.current, bob.governed_by, bob.value, bob.change) == expected
+
+
 def test_thread_time_that_is_not_known(tmp_path: Path) -> None:
     """The key is left out."""
     found, _ = recommendations(engine(tmp_path, traffic(5, 60)), in_force(), Wanted())

@@ -59,7 +59,8 @@ def test_every_broker_gets_enough(usages: list[Usage], current: Value | None, po
     assert all(found.value >= one.estimate.at_least for one in usages)
     if current is not None:
         assert found.value >= current or (policy.lower and None not in needs)
-        assert (found.change is Change.KEEP) == (found.value == current)
+        stays = Change.KEEP if found.basis is Basis.MEASURED else Change.MEASURE
+        assert (found.change is stays) == (found.value == current)
         if any(one.estimate.value is None and one.peak >= current for one in usages):
             assert found.value > current
     assert found.usage in usages

@@ -114,8 +114,17 @@ def recommendations(
         }
         for name, some in resolutions.items()
     }
+    throttled = {
+        (counter.key, counter.sensor)
+        for counter, seconds in measured.measured.items()
+        if counter.variant == 0 and seconds.throttled > policy.max_throttled * seconds.seconds
+    }
+    tight = {
+        name: governing[name].keys() & {one.entity for one in some if (one.key, str(one.sensor)) in throttled}
+        for name, some in resolutions.items()
+    }
     recommended = [
-        quota.beside(governing.get((quota.key, quota.entity), {}), policy)
+        quota.beside(governing.get((quota.key, quota.entity), {}), tight.get((quota.key, quota.entity), ()), policy)
         for quota in _all(usages, settings.quotas.latest, governing, wanted)
     ]
     order = {key: place for place, key in enumerate(QuotaKey)}

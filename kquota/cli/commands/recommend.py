@@ -158,8 +158,11 @@ def command(
     )
 
 
+_STAYS = {Change.KEEP: "keep", Change.MEASURE: "measure again"}
+
+
 def _table(recommended: Recommendations) -> Table:
-    styles = {Change.KEEP: "dim", Change.NEW: "green", Change.RAISE: "", Change.LOWER: "cyan"}
+    styles = {Change.KEEP: "dim", Change.MEASURE: "", Change.NEW: "green", Change.RAISE: "", Change.LOWER: "cyan"}
     return table_of(
         recommended.quotas,
         [
@@ -168,7 +171,7 @@ def _table(recommended: Recommendations) -> Table:
             (Column("NOW", number=True), _now),
             (
                 Column("RECOMMENDED", number=True),
-                lambda quota: "keep" if quota.change is Change.KEEP else humanize(quota.key, quota.value),
+                lambda quota: _STAYS.get(quota.change) or humanize(quota.key, quota.value),
             ),
             (
                 Column("NEEDS", spare=1),
@@ -204,6 +207,7 @@ def _answer(recommended: Recommendations) -> str:
     """How many quotas become what."""
     counts = {change: sum(quota.change is change for quota in recommended.quotas) for change in Change}
     words = {Change.NEW: "new", Change.RAISE: "raised", Change.LOWER: "lowered", Change.KEEP: "kept"}
+    words[Change.MEASURE] = "to measure again"
     summary = ", ".join(f"{counts[change]} {word}" for change, word in words.items() if counts[change])
     return f"{many(len(recommended.quotas), 'quota')}: {summary}; every value holds per broker"
 
@@ -211,7 +215,7 @@ def _answer(recommended: Recommendations) -> str:
 def _left_open(recommended: Recommendations) -> Iterator[Part]:
     """What the recommendations leave open."""
     hidden = [quota for quota in recommended.quotas if quota.basis is Basis.CENSORED]
-    kept = [quota for quota in hidden if quota.change is Change.KEEP]
+    kept = [quota for quota in hidden if quota.change is Change.MEASURE]
     for unknown, remedy in (
         ([quota for quota in hidden if quota not in kept], "raise the quota and measure again"),
         (kept, "its limit stays, as it may be enough: measure again under it"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, Decimal
 from statistics import NormalDist
@@ -146,6 +146,8 @@ class Change(enum.Enum):
     """What becomes of a quota."""
 
     KEEP = "keep"
+    MEASURE = "measure"
+    """It stays for now: who was held back by something else may want more. Measure again under it."""
     NEW = "new"
     RAISE = "raise"
     LOWER = "lower"
@@ -180,7 +182,7 @@ class Recommendation:
     governed_by: tuple[Entity, ...] = ()
     """Quotas at other levels that limit its clients now, and that a quota of its own would replace.
 
-    The current limit is the highest of them."""
+    The current limit is that of the first: the lowest that throttled them, or the highest where none did."""
     held_back: bool = False
     """Whether somebody that it is for was held back while recorded, and may want more than what was seen."""
 
@@ -190,13 +192,13 @@ class Recommendation:
         if self.current is None:
             return Change.NEW
         if self.value == self.current:
-            return Change.KEEP
+            return Change.MEASURE if self.basis is Basis.CENSORED else Change.KEEP
         if self.value < self.current:
             return Change.LOWER
         return Change.NEW if self.governed_by else Change.RAISE
 
-    def beside(self, governing: Mapping[Entity, Value], policy: Policy) -> Recommendation:
-        """The recommendation where these quotas at other levels limit its clients now.
+    def beside(self, governing: Mapping[Entity, Value], tight: Collection[Entity], policy: Policy) -> Recommendation:
+        """The recommendation where these quotas at other levels limit its clients now; `tight` ones throttle them.
 
         A quota of its own would replace them. Where they suffice they stay, and no lower limit takes their place unless
         the policy lowers.
@@ -206,9 +208,12 @@ class Recommendation:
         most = max(governing.values())
         usage, need = self.usage, self.usage.estimate.value
         suffices = need is not None and need <= most and usage.throttled <= policy.max_throttled * usage.seconds
-        stays = self.value <= most or suffices
+        stays = self.value <= most or (suffices and not tight)
         value = most if stays and not (policy.lower and self.value < most) else self.value
-        return replace(self, current=most, value=value, governed_by=tuple(governing))
+        # Counters of several limits are no counter of the highest: one that throttles says what is not enough.
+        first = min(tight, key=governing.__getitem__) if tight else max(governing, key=governing.__getitem__)
+        others = (entity for entity in governing if entity != first)
+        return replace(self, current=governing[first], value=value, governed_by=(first, *others))
 
 
 @dataclass(frozen=True)
@@ -231,7 +236,7 @@ class Recommendations:
         """The quotas as they are, with what is recommended."""
         merged: dict[Entity, dict[QuotaKey, Value]] = {entity: dict(values) for entity, values in current.items()}
         for quota in self.quotas:
-            if quota.change is not Change.KEEP:
+            if quota.value != quota.current:
                 merged.setdefault(quota.entity, {})[quota.key] = quota.value
         return QuotaSnapshot(merged)
 
