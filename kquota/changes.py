@@ -128,7 +128,7 @@ def apply(
         raise Refused(stopped[0].message, hint=f"lifted by {' or '.join(stopped[0].lifted_by)}")
     check_cluster(plan, cluster)
     book = journal_of(cluster, journal)
-    terms = Terms(journal=book, cluster=address_of(cluster), expires=expires, rollback=rollback)
+    terms = Terms(journal=book, cluster=place_of(cluster).address, expires=expires, rollback=rollback)
     return reconcile.apply(plan, cluster, terms)
 
 
@@ -158,11 +158,6 @@ def undo(cluster: QuotaBackend, id: str | None = None, *, journal: Path | None =
 
 
 # --- What the commands share ---------------------------------------------------------------------------------------
-
-
-def address_of(backend: QuotaBackend) -> str:
-    """The address by which the journal knows a cluster."""
-    return place_of(backend).address
 
 
 def place_of(backend: QuotaBackend) -> Cluster:

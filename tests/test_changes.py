@@ -44,7 +44,7 @@ def test_plan_apply_undo(tmp_path: Path) -> None:
 def test_a_recording_is_not_undone_as_if_it_were_quotas(tmp_path: Path) -> None:
     """Its request loggers may be on: they would stay on, and the journal would say that all is undone."""
     cluster, journal = MemoryBackend(), Journal(tmp_path)
-    address = changes.address_of(cluster)
+    address = changes.place_of(cluster).address
     levels = (LevelChange(1, Level("WARN", inherited=True)),)
     entry = journal.begin(Entry("", address, "record", 0, Plan(()), expires=1, levels=levels))
     for id in (None, entry.id):
@@ -56,7 +56,7 @@ def test_a_recording_is_not_undone_as_if_it_were_quotas(tmp_path: Path) -> None:
 def test_an_entry_that_moved_an_end_is_not_undone_as_if_it_had_set_a_value(tmp_path: Path) -> None:
     cluster, journal = MemoryBackend(), Journal(tmp_path)
     kept = ((ALICE, (PRODUCER,)),)
-    entry = journal.begin(Entry("", changes.address_of(cluster), "alter", 0, Plan(()), expires=1, kept=kept))
+    entry = journal.begin(Entry("", changes.place_of(cluster).address, "alter", 0, Plan(()), expires=1, kept=kept))
     journal.finish(entry, "applied", now=0)
     with pytest.raises(InputError, match="changed when a value ends, and no value"):
         kquota.undo(cluster, entry.id, journal=tmp_path)

@@ -27,7 +27,6 @@ class Closable(Protocol):
 
     def close(self) -> None:
         """Releases the connections; a second call does nothing."""
-        ...
 
     def __enter__(self) -> Self:
         return self
@@ -46,7 +45,6 @@ class QuotaBackend(Closable, Protocol):
 
         Raises Unreachable or Unauthorized. What is stored but unusable is in `QuotaSnapshot.problems`.
         """
-        ...
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool = False) -> tuple[AlterResult, ...]:
         """Applies each alteration to its entity as a whole; one result per entity, in the order of first mention.
@@ -55,7 +53,6 @@ class QuotaBackend(Closable, Protocol):
         and is unchanged; the others are altered all the same. With `validate_only` nothing is written and `after` is
         what would be. Raises Unreachable, Unauthorized or Rejected when nothing at all could be done.
         """
-        ...
 
     def wait_visible(self, results: Iterable[AlterResult], *, timeout_s: float = 10.0) -> tuple[Entity, ...]:
         """Waits until a describe shows what the results changed; returns the entities that it does not show in time.

@@ -37,11 +37,9 @@ class Meter(Protocol):
 
     def start(self) -> None:
         """Counts from now on. Raises Unreachable, InputError."""
-        ...
 
     def read(self) -> Reading:
         """What came since the last start. Raises as `start` does."""
-        ...
 
 
 class LogMeter:

@@ -81,11 +81,9 @@ class Server(Protocol):
 
     def prepare(self, folder: Path, port: int, java: str) -> Sequence[str]:
         """Writes what the server reads, and returns the JVM's arguments. Raises MissingDependency."""
-        ...
 
     def serves(self, folder: Path, port: int) -> bool:
         """Whether the server of that folder answers on the port; another one may have taken the port first."""
-        ...
 
 
 class ZooKeeper(Server):

@@ -30,7 +30,6 @@ class TokenSource(Protocol):
 
     def token(self, host: str, timeout_s: float) -> str:
         """A token for the broker on that host. Raises Unauthorized, Unreachable, InputError, MissingDependency."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,10 @@ class Sasl(Protocol):
     @property
     def mechanism(self) -> str:
         """The name in the handshake."""
-        ...
 
     @property
     def who(self) -> str:
         """Who we say we are, for messages: "as 'alice'"."""
-        ...
 
     def converse(self, host: str, timeout_s: float) -> Generator[bytes, bytes, None]:
         """Yields what to send to the broker on that host, is sent what it answers, and returns when that was enough.
@@ -46,7 +44,6 @@ class Sasl(Protocol):
         What it needs of others, such as a token, comes within `timeout_s` seconds. Raises Unauthorized when the broker
         cannot be believed; Unreachable, InputError, MissingDependency.
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ class Writer:
     def _tasks(self, sendable: Sequence[Alteration]) -> list[_Task]:
         """The alterations that can be sent as things are now; the others get their error."""
         if self._current is None:
-            return [_blind(alteration) for alteration in sendable]
+            return [_Task(one, alter_entry(one), {}, one.set, frozenset(one.set) | one.remove) for one in sendable]
         stored, refused = self._current([alteration.entity for alteration in sendable])
         tasks = []
         for alteration in sendable:
@@ -295,8 +295,3 @@ def _batches(alterations: Iterable[Alteration], most_ops: int) -> Iterator[list[
         size += cost
     if batch:
         yield batch
-
-
-def _blind(alteration: Alteration) -> _Task:
-    touched = frozenset(alteration.set) | alteration.remove
-    return _Task(alteration, alter_entry(alteration), {}, alteration.set, touched)
