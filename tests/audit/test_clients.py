@@ -153,6 +153,35 @@ def test_a_schedule_goes_on_at_its_pace_while_one_mute_follows_another() -> None
     assert int(np.diff(kept).max()) <= 101
 
 
+def test_the_pace_of_a_queue_is_one_of_bytes() -> None:
+    """A request of what has waited holds as much as many before: it came no faster."""
+    early, muted = 20 * np.arange(150), 3000 + 1000 * np.arange(40)
+    sizes = np.concatenate([np.full(150, 30_000), np.full(40, 1_000_000)])
+    throttle = np.concatenate([np.zeros(150, np.int64), np.full(40, 990)])
+    requests = _requests(np.concatenate([early, muted]), 1, throttle=throttle)._replace(sizes=sizes)
+    (kept,) = [guess.times for guess in producer(requests).guesses if "keep the pace" in guess.why]
+    arrived = 1_000_000 / 1_500  # 1.5 MB/s before the first mute
+    assert kept[151:].tolist() == [3000 + int(arrived * number) for number in range(1, 40)]
+
+
+def _catching_up(before_ms: int) -> Requests:
+    """A consumer that is first muted so many ms after its first request, and has drained what waited 20 s later."""
+    early, late = np.arange(0, before_ms, 500), before_ms + 20_000 + 500 * np.arange(40)
+    muted = np.ravel([[before_ms + 1000 * number, before_ms + 1000 * number + 990] for number in range(20)])
+    times = np.concatenate([early, muted, late])
+    throttle = np.concatenate([0 * early, np.tile([980, 0], 20), 0 * late])
+    sizes = np.where(throttle > 0, 1, 500_000)
+    return Requests(times, sizes, throttle, 0, np.zeros(len(times), np.int64))
+
+
+def test_who_is_muted_when_the_recording_begins_may_have_lagged() -> None:
+    """All that it fetched until its last mute may have been there; later it shows that it keeps up."""
+    (lagged,) = [guess for guess in consumer(_catching_up(500)).guesses if "before the recording" in guess.why]
+    assert lagged.times[:20].tolist() == [0] * 20
+    assert (np.diff(lagged.times[22:]) == 500).all()
+    assert not [guess for guess in consumer(_catching_up(5000)).guesses if "before the recording" in guess.why]
+
+
 def test_a_queue_without_keys_fills_one_partition_after_the_other() -> None:
     """Requests have a batch header less while they wait together, so that more of them make 16 kB."""
     sizes = 220

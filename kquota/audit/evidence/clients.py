@@ -233,6 +233,11 @@ def consumer(requests: Requests) -> Seen:
         before = np.concatenate([times[:1], times[:-1]])
         early = late._replace(times=before, why="data may have waited since the response before")
         guesses = [early, spread._replace(why="data comes evenly between two responses")]
+        ends = (requests.times + throttle)[throttle > 0]
+        if requests.times[throttle > 0][0] - requests.times[0] < _RESTED_MS:
+            lagged = np.where(times <= ends.max() + _LATE_MS, times[0], times)
+            why = "what it fetched until its last mute may have waited since before the recording"
+            guesses.append(late._replace(times=lagged, why=why))
     # A client processes what it got until its next request, also where that one is throttled and gets nothing.
     rows = np.flatnonzero(got)[:-1]
     gaps = requests.times[rows + 1] - requests.times[rows]
@@ -371,11 +376,13 @@ def _rested(times: Int64s, throttle: Int64s) -> bool:
 
 
 def _at_pace(queue: Guess, muted: int) -> Guess:
-    """A queue that was never empty since the request `muted`: its arrivals keep the pace that they had until then."""
-    times = queue.times
-    pace = (times[muted] - times[0]) / muted
-    later = np.arange(1, len(times) - muted)
-    arrived = np.minimum(times[muted + 1 :], times[muted] + np.floor(later * pace))
+    """A queue that was never empty since the request `muted`: its arrivals keep the pace that they had until then.
+
+    The pace is of bytes: a request of what has waited may hold as much as many requests before.
+    """
+    times, sizes = queue.times, np.maximum(queue.sizes, 1)
+    ms_per_byte = (times[muted] - times[0]) / sizes[:muted].sum()
+    arrived = np.minimum(times[muted + 1 :], times[muted] + np.floor(sizes[muted + 1 :].cumsum() * ms_per_byte))
     paced = np.concatenate([times[: muted + 1], arrived]).astype(np.int64)
     return queue._replace(times=paced, why="requests keep the pace that they had until they were muted")
 
