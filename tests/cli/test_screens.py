@@ -139,6 +139,8 @@ def test_the_answer_is_a_sentence() -> None:
     assert words.suffering(replace(alice, prediction=edges)) == (
         "muted 51 % to 100 % of the time, 1.0 s to 1.3 s at the longest"
     )
+    nobody_knows = replace(alice, prediction=predicted(0.42, throttle_time_max_ms=Interval.at_least(0)))
+    assert words.longest(nobody_knows) == "-"  # a time of the replay is no wait of a client
     assert "may time out, and lose records or send them again" in words.answer(
         [replace(alice, prediction=predicted(0.42, times_out=True))]
     )

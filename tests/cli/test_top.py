@@ -248,7 +248,7 @@ def test_from_prometheus_with_its_age_and_since_when(kquota: Kquota) -> None:
     assert any(each["trend"] is not None for each in document["counters"])
     assert explained.code == 0, explained.err
     assert "since: " in explained.out
-    assert "UTC at least" in explained.out
+    assert "UTC or before" in explained.out
 
 
 def test_from_a_followed_log(kquota: Kquota, tmp_path: Path) -> None:

@@ -581,7 +581,7 @@ def _explanation(explained: Explanation, address: Sequence[str]) -> Iterator[str
     for client, of, rate in explained.loudest[:5]:
         yield f"    {safe(client)}: {of} {_rate(of, rate)}"
     if explained.since_ms is not None:
-        yield f"  since: {moment(explained.since_ms)} UTC at least"
+        yield f"  since: {moment(explained.since_ms)} UTC or before"
     elif explained.since_unknown is not None:
         yield f"  since: unknown ({safe(explained.since_unknown)})"
     if explained.enough and worst.limit is not None and worst.state is not State.WAS_THROTTLED:

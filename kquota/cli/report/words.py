@@ -135,14 +135,14 @@ def muted(finding: Finding, tell: Tell = interval) -> str:
 
 
 def longest(finding: Finding, tell: Tell = interval) -> str:
-    """The longest wait for one answer, where that is not predicted the longest of the replay; `-` without either.
+    """The longest wait for one answer, without a prediction the longest of the replay; `-` where it is not known.
 
-    Where neither is known, the longest that the log itself shows: `logged 1.0 s`.
+    Of an undetermined counter it is the longest that the log itself shows: `logged 1.0 s`.
     """
     wait = _told(finding.prediction, "throttle_time_max_ms", tell)
     if wait:
         return wait
-    if finding.throttle_time_max_ms is not None:
+    if finding.throttle_time_max_ms is not None and not (finding.prediction and finding.prediction.says_delays):
         return length(finding.throttle_time_max_ms)
     shown = finding.logged if finding.undetermined else None
     # Samples have only means.
