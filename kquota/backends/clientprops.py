@@ -47,9 +47,7 @@ def kafka_security(file: Path, ask: Ask = nobody) -> KafkaSecurity:
             f"{file}: unknown security.protocol{nearly(protocol, (*PROTOCOLS, 'TLS', 'SASL'))}",
             hint=f"security protocols: {', '.join(PROTOCOLS)}",
         )
-    sasl = None
-    if protocol.startswith("SASL_"):
-        sasl = _sasl_of(properties, file, ask)
+    sasl = _sasl_of(properties, file, ask) if protocol.startswith("SASL_") else None
     tls = stores.tls_of(properties, "ssl.", str(file), ask) if protocol.endswith("SSL") else None
     return KafkaSecurity(tls, sasl)
 

@@ -465,14 +465,9 @@ class Session:
     def _acl(self, path: str) -> list[Any]:
         if self._security.digest is not None:
             return self._acl_above(path)
-        acl: list[Any]
         if not self._security.creates_as_kafka:
-            acl = OPEN_ACL_UNSAFE
-        elif znode.is_sensitive(path):
-            acl = CREATOR_ALL_ACL
-        else:
-            acl = CREATOR_ALL_ACL + READ_ACL_UNSAFE
-        return acl
+            return [*OPEN_ACL_UNSAFE]
+        return [*CREATOR_ALL_ACL, *([] if znode.is_sensitive(path) else READ_ACL_UNSAFE)]
 
     def _acl_above(self, path: str) -> list[Any]:
         """What Kafka gave the nodes above: of a node that is owned by a digest the brokers could not read.

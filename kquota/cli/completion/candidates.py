@@ -48,8 +48,7 @@ def journal_ids(ctx: click.Context, incomplete: str) -> Items:
     cluster = None
     with ctx.scope(cleanup=False), contextlib.suppress(click.UsageError, KquotaError):
         if "zookeeper" in ctx.params:
-            given = Given.of(**ctx.params)
-            cluster = given.access().address
+            cluster = Given.of(**ctx.params).access().address
     ids = Journal(ctx.params.get("journal") or journal_folder()).ids(cluster)
     return [CompletionItem(id) for id in ids if id.startswith(incomplete)]
 
