@@ -35,6 +35,7 @@ def environment(home: Path) -> dict[str, str]:
     programs = {
         "kquota": f'#!/bin/sh\nexec "{sys.executable}" -m kquota "$@"\n',
         "gh": '#!/bin/sh\necho "$@" >> gh.txt\ncat comment.md >> gh.txt\n',
+        "curl": '#!/bin/sh\necho "$@" >> curl.txt\n',
     }
     for name, text in programs.items():
         (home / "bin" / name).write_text(text)
@@ -149,6 +150,19 @@ def test_the_review(
     assert git(path, "status", "--porcelain", "--untracked-files=no") == ""
 
 
+def test_what_apply_refuses_and_what_is_not_known(tmp_path: Path) -> None:
+    """The comment says both; only the first stops the merge."""
+    refused = repository(tmp_path / "refused", BASE, BASE.replace("user: bob", "user: User:bob"))
+    unknown = repository(
+        tmp_path / "unknown", BASE, BASE.replace("bob}, values: {", "bob}, values: {consumer_byte_rate: 1MB, ")
+    )
+    (unknown / "usage.csv").write_text(f"{USAGE}{START_MS},1,bob,orders,share_fetch,\n")
+
+    assert [run(path, REVIEW).returncode for path in (refused, unknown)] == [1, 0]
+    assert "* **`kquota apply` refuses this plan**: user-prefix" in (refused / "comment.md").read_text()
+    assert "--fail-on undetermined counts these as well" in (unknown / "comment.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("changed", "script", "code", "says"),
     [
@@ -200,6 +214,21 @@ def test_the_workflow(tmp_path: Path, changed: str, code: int) -> None:
     # YAML 1.1 takes `on` for true.
     assert workflow[True]["pull_request"]["paths"] == ["quotas.yaml"]
     assert workflow["permissions"]["pull-requests"] == "write"
+
+
+def test_the_job_of_gitlab(tmp_path: Path) -> None:
+    """Its own lines, with GitLab's variables filled in."""
+    path = repository(tmp_path, BASE, HARMFUL)
+    (job,) = yaml.safe_load((ROOT / "docs" / "ci" / "gitlab-ci.yaml").read_text()).values()
+    parquet.write_table(csv.read_csv(path / "usage.csv"), path / "usage.parquet")
+    known = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": "main", "CI_PROJECT_ID": "3", "CI_MERGE_REQUEST_IID": "7"}
+    known |= {"CI_API_V4_URL": "https://git.example.com/api/v4", "COMMENT_TOKEN": "token"}
+
+    assert [run(path, "\n".join(job[part]), **known).returncode for part in ("script", "after_script")] == [1, 0]
+    assert (
+        "--data-urlencode body@comment.md https://git.example.com/api/v4/projects/3/merge_requests/7/notes"
+        in (path / "curl.txt").read_text()
+    )
 
 
 def test_the_comment_of_the_documentation(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@
 #
 # FILE is compared with what it was where the branch left BASE (a branch or commit), under recorded usage of the
 # brokers. Writes comment.md: the plan, and the clients for whom something changes, or what is wrong. The exit code is 1
-# when clients would be newly throttled, or throttled more than they are, kquota's own when something is wrong, else 0.
+# when clients would be newly throttled, or throttled more than they are, or when 'kquota apply' would refuse the plan;
+# kquota's own when something is wrong, else 0. '--fail-on undetermined' in the last line stops what is not known, too.
 set -eu
 file=$1
 base=$2
@@ -26,6 +27,7 @@ say() {
     code=0
     kquota "$@" -o markdown >>comment.md 2>"$problems" || code=$?
     cat "$problems" >&2
+    sed -n 's/^some limits are undetermined: /\n&/p' "$problems" >>comment.md
     if [ "$code" -gt 1 ]; then
         printf '### kquota %s ended with exit code %s\n\n```text\n%s\n```\n' "$1" "$code" "$(cat "$problems")" >>comment.md
     fi
@@ -41,3 +43,4 @@ if [ "$changes" -ne 1 ]; then
 fi
 echo >>comment.md
 say audit "$@" --quotas "$file" --against "$before" --fail-on newly-throttled --fail-on throttled-more
+kquota plan "$file" --quotas "$before" --prune --fail-on refused --quiet >/dev/null

@@ -129,9 +129,18 @@ def _remarks_markdown(objections: Sequence[Objection], findings: Sequence[Findin
     for finding in findings:
         what = f"{subject(finding, entity_text)}: {finding.message} [{finding.rule.name}]"
         items.append(f"* **{finding.severity}**: {markdown(what)}: {markdown(finding.proof)}")
+    for severity, what in _STOPS.items():
+        if names := dict.fromkeys(objection.name for objection in objections if objection.severity is severity):
+            items.insert(0, f"* **`kquota apply` {what}**: {', '.join(names)}")
     yield from ["", *items[:_MOST_FINDINGS]] if items else []
     if len(items) > _MOST_FINDINGS:
         yield f"* and {len(items) - _MOST_FINDINGS} more: -o json has all"
+
+
+_STOPS = {
+    Severity.QUESTION: "asks about this plan, and needs `--yes` in a script",
+    Severity.REFUSAL: "refuses this plan",
+}
 
 
 def _lifts(objection: Objection) -> str:

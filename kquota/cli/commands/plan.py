@@ -17,7 +17,7 @@ from kquota.cli.usage import RECORDED_UNDER
 from kquota.cli.views import View, show, shown_as
 from kquota.cli.whatif import replay, usage_view
 from kquota.core.change.lint import Facts, concerning, lint
-from kquota.core.change.plan import Plan, plan
+from kquota.core.change.plan import Plan, Severity, plan
 from kquota.core.change.review import with_review
 from kquota.core.quotas.selector import selected
 from kquota.core.quotas.snapshot import QuotaSnapshot
@@ -48,9 +48,9 @@ def command(
     recorded_under: str | None = RECORDED_UNDER,
     message: str | None = params.MESSAGE,
     fail_on: tuple[str, ...] = choice(
-        ["newly-throttled", "throttled-more", "undetermined"],
+        ["newly-throttled", "throttled-more", "undetermined", "refused"],
         "Exit with 1 when a client of --usage would be newly throttled, or throttled more than it is, or when that is"
-        " undetermined. May be given several times.",
+        " undetermined; or when apply would refuse the plan. May be given several times.",
         multiple=True,
     ),
     facts: BrokerFacts = params.FACTS,
@@ -75,7 +75,7 @@ def command(
       kquota plan quotas.yaml --usage usage.parquet
       kquota plan quotas.yaml -o markdown >> "$GITHUB_STEP_SUMMARY"
     """
-    if fail_on and not usage:
+    if {*fail_on} - {"refused"} and not usage:
         raise click.UsageError("who would be throttled is known with --usage PATH only")
     if recorded_under is not None and not usage:
         raise click.UsageError("--recorded-under is about recorded usage: give --usage PATH, too")
@@ -107,7 +107,8 @@ def command(
         leases.note_changed(kept, live.leases.ended_by(planned), None, by_file)
     session.note_new_names(current, [change.entity for change in planned.changes if not change.before])
     consent.foretell(planned.objections)
-    if auditing.fails(fail_on, answers) or code:
+    refused = ["refused" for objection in planned.objections if objection.severity is Severity.REFUSAL]
+    if auditing.fails(fail_on, [*answers, *refused]) or code:
         return ExitCode.DIFFERENT
     return ExitCode.OK if seen is None else seen.code
 
