@@ -11,6 +11,7 @@ from kquota.cli import params
 from kquota.cli.grammar import Group
 from kquota.cli.options import declared, lasting, values
 from kquota.cli.streams import note, warn
+from kquota.core.quotas.quota import QuotaKey
 from kquota.documents.encoding import to_json, to_yaml
 from kquota.documents.foreign.prometheus import USUAL, Metric, Thresholds, grafana_dashboard, prometheus_rules, shipped
 from kquota.live.sources import is_broken, metrics_of
@@ -57,6 +58,10 @@ def prometheus(
     for name in by:
         watched.label(f"{name}=")
     metrics, thresholds = _metrics(live), _thresholds(facts, interval)
+    if absent := [key.value for key in QuotaKey if all(metric.key is not key for metric in metrics)]:
+        why = "brokers forget a counter that clients have not used for an hour"
+        hint = "generate the rules again when it is there, or without --metrics for the usual names"
+        warn(f"no rules for {', '.join(absent)}: no such counter was found ({why}: {hint})")
     click.echo(to_yaml(prometheus_rules(metrics, thresholds, by)), nl=False)
 
 
