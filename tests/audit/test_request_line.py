@@ -53,7 +53,7 @@ def test_a_produce_request() -> None:
         request_ns=1_250_000,
         throttle_ms=0,
         acks=-1,
-        exempt=False,
+        exemption=None,
         position=OTHER_LIBRARY + 4 * 1,
         number=7,
     )
@@ -143,7 +143,7 @@ def fetching(**request: Any) -> dict[str, Any]:
 
 
 HIDDEN = {"api": "share_fetch", "bytes": 0, "sized": False, "throttle_ms": 0}
-SHARING = {"bytes": 0, "sized": True, "exempt": False, "request_ns": 1_250_000}
+SHARING = {"bytes": 0, "sized": True, "exemption": None, "request_ns": 1_250_000}
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,17 @@ SHARING = {"bytes": 0, "sized": True, "exempt": False, "request_ns": 1_250_000}
         (fetch([PARTITION]), {"api": "fetch", "bytes": 1072, "acks": None}),
         (fetch([], throttleTimeMs=1500), {"bytes": UNKNOWN}),
         (fetch([]), {"bytes": 16, "time_ms": MOMENT - 2}),
-        (fetching(replicaId=-1), {"exempt": False}),
-        (fetching(replicaId=2), {"exempt": True}),
-        (fetching(replicaState={"replicaId": 2, "replicaEpoch": 1}), {"exempt": True}),
-        (fetching(replicaState={"replicaId": -1, "replicaEpoch": -1}), {"exempt": False}),
-        (fetching(), {"exempt": False}),
+        (fetching(replicaId=-1), {"exemption": None}),
+        (fetching(replicaId=2), {"exemption": "follower_fetch"}),
+        (fetching(replicaState={"replicaId": 2, "replicaEpoch": 1}), {"exemption": "follower_fetch"}),
+        (fetching(replicaState={"replicaId": -1, "replicaEpoch": -1}), {"exemption": None}),
+        (fetching(), {"exemption": None}),
         # 4, throttle time 4, error code 2, message 1, lock time-out 4 (not in version 0), topics 1, endpoints 1, tags 1
         *(
-            (share_fetch([], version), HIDDEN | {"bytes": size, "sized": True, "exempt": False, "time_ms": MOMENT - 2})
+            (
+                share_fetch([], version),
+                HIDDEN | {"bytes": size, "sized": True, "exemption": None, "time_ms": MOMENT - 2},
+            )
             for version, size in ((0, 14), (1, 18), (2, 18))
         ),
         (share_fetch([SHARED]), HIDDEN),
@@ -195,17 +198,17 @@ SHARING = {"bytes": 0, "sized": True, "exempt": False, "request_ns": 1_250_000}
         *(
             (
                 fields(api, 99, 3, request={}, response={}, isForwarded=forwarded),
-                {"api": api.lower(), "bytes": 0, "acks": None, "exempt": exempt},
+                {"api": api.lower(), "bytes": 0, "acks": None, "exemption": exemption},
             )
-            for api, forwarded, exempt in (
-                ("LIST_OFFSETS", False, False),
-                ("CREATE_TOPICS", False, False),
-                ("CREATE_TOPICS", True, True),
-                ("WRITE_TXN_MARKERS", False, True),
-                ("ALTER_PARTITION", False, True),
-                ("CONTROLLED_SHUTDOWN", False, True),
-                ("DESCRIBE_QUORUM", False, False),
-                ("BROKER_HEARTBEAT", False, False),
+            for api, forwarded, exemption in (
+                ("LIST_OFFSETS", False, None),
+                ("CREATE_TOPICS", False, None),
+                ("CREATE_TOPICS", True, "forwarded"),
+                ("WRITE_TXN_MARKERS", False, "inter_broker"),
+                ("ALTER_PARTITION", False, "inter_broker"),
+                ("CONTROLLED_SHUTDOWN", False, "inter_broker"),
+                ("DESCRIBE_QUORUM", False, None),
+                ("BROKER_HEARTBEAT", False, None),
             )
         ),
     ],
@@ -244,13 +247,13 @@ def test_the_position_is_the_same_in_every_process() -> None:
 
 def test_a_request_among_brokers_that_is_refused_is_charged() -> None:
     refused = fields("ALTER_PARTITION", 56, 3, request={}, response={"throttleTimeMs": 0, "errorCode": 31})
-    assert not parse(refused).exempt
-    assert parse(refused | {"response": {"throttleTimeMs": 0, "errorCode": 0}}).exempt
-    for error, exempt in ((31, False), (0, True)):
+    assert not parse(refused).exemption
+    assert parse(refused | {"response": {"throttleTimeMs": 0, "errorCode": 0}}).exemption
+    for error, exemption in ((31, None), (0, "inter_broker")):
         # Each of its partitions has the error code, the whole has none.
         partitions = [{"partitionIndex": 0, "errorCode": error}]
         markers = {"markers": [{"producerId": 1, "topics": [{"name": "t", "partitions": partitions}]}]}
-        assert parse(fields("WRITE_TXN_MARKERS", 27, 1, request={}, response=markers)).exempt is exempt
+        assert parse(fields("WRITE_TXN_MARKERS", 27, 1, request={}, response=markers)).exemption == exemption
 
 
 def test_fields_that_newer_brokers_add_are_ignored() -> None:
@@ -300,7 +303,7 @@ def only_value_errors(text: str) -> None:
         event = parse_line(text, None, UTC)
     except ValueError:
         return
-    kinds: tuple[Any, ...] = (int, type(None), *[str] * 5, int, int, int, (int, type(None)), bool, int, bool)
+    kinds: tuple[Any, ...] = (int, type(None), *[str] * 5, int, int, int, (int, type(None)), (str, type(None)), int, bool)
     assert all(isinstance(value, kind) for value, kind in zip(event[: len(kinds)], kinds, strict=True)), event
 
 

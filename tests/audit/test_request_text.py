@@ -72,7 +72,7 @@ def test_a_produce_request() -> None:
         request_ns=750_000,
         throttle_ms=21,
         acks=1,
-        exempt=False,
+        exemption=None,
         number=5,
     )
 
@@ -156,8 +156,8 @@ def test_a_throttled_fetch_hides_its_bytes() -> None:
 
 
 def test_fetches_of_followers_are_exempt() -> None:
-    assert fetch(response(FILE), replica=2).exempt
-    assert not fetch(response(FILE)).exempt
+    assert fetch(response(FILE), replica=2).exemption
+    assert not fetch(response(FILE)).exemption
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_every_release(version: str) -> None:
 def test_other_apis() -> None:
     text = line("RequestHeader(apiKey=UPDATE_METADATA, apiVersion=6, clientId=0, correlationId=0) -- {}", times("0"))
     event = parse_line(text, None, UTC)
-    assert (event.api, event.exempt, event.bytes, event.sized) == ("update_metadata", True, 0, True)
-    assert not parse_line(text.replace("UPDATE_METADATA", "METADATA"), None, UTC).exempt
+    assert (event.api, event.exemption, event.bytes, event.sized) == ("update_metadata", "inter_broker", 0, True)
+    assert not parse_line(text.replace("UPDATE_METADATA", "METADATA"), None, UTC).exemption
     for refused in (
         "{error_code=31}",
         "{error_code=31,partition_errors=[]}",
@@ -207,8 +207,8 @@ def test_other_apis() -> None:
             + refused,
             times("0"),
         )
-        assert not parse_line(said, None, UTC).exempt
-        assert parse_line(said.replace("error_code=31", "error_code=3"), None, UTC).exempt
+        assert not parse_line(said, None, UTC).exemption
+        assert parse_line(said.replace("error_code=31", "error_code=3"), None, UTC).exemption
     old = line("{api_key=6,api_version=6,correlation_id=0,client_id=0} -- {}", times("0"))
     assert parse_line(old, None, UTC).api == "update_metadata"
 

@@ -113,7 +113,7 @@ def slow(text: bytes, zone: Any = UTC, data: DataLog | None = None) -> Any:
         who = (event.user, event.client_id, names.connections[event.connection], event.time_ms)
         with suppress(KeyError, TypeError, AttributeError, ValueError, OverflowError):
             data.add(parsed.fields, parsed.moment, who)
-    if event.exempt:
+    if event.exemption:
         return "follower" if event.exemption == "follower_fetch" else ValueError(event.exemption)
     row = np.frombuffer(row_of(event, names), np.int64)
     return named(row.tolist(), names)

@@ -215,7 +215,7 @@ def measure(events: Iterable[UsageEvent], history: QuotaHistory, known: Sizes = 
     requests = Limits(history, QuotaKey.REQUEST_PERCENTAGE)
     groups: dict[tuple[str, Sensor], list[tuple[UsageEvent, float]]] = defaultdict(list)
     for event in events:
-        if event.exempt or event.api not in limits:
+        if event.exemption or event.api not in limits:
             continue
         found = limits[event.api].of(event, event.time_ms)
         if found is not None:

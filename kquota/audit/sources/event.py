@@ -52,9 +52,10 @@ class UsageEvent(NamedTuple):
     tell."""
     acks: int | None
     """Of a produce request; with 0 its request time is exempt, its bytes are not."""
-    exempt: bool
-    """Not charged to a client quota: follower fetches, other requests among brokers, and the controller's copies of
-    forwarded requests (the mutation quota is charged for exactly those)."""
+    exemption: str | None
+    """Why no client quota is charged, None where one is: `follower_fetch`, `inter_broker` (other requests among
+    brokers), `forwarded` (the controller's copies, for which exactly the mutation quota is charged), or `in_flight` (it
+    came before the log did, so that the line does not hold it: it is counted, and no event of the log)."""
     position: int = 0
     """Of a fetch: stands for the first partition it asked for and the offset there; 0 where it names none (incremental
     fetch sessions) and for other APIs. Two fetches of a connection with the same position asked for the same data. Of a
@@ -65,19 +66,6 @@ class UsageEvent(NamedTuple):
     controller: ControllerLine | None = None
     number: int = 0
     """That its client gave it (`correlationId`)."""
-    in_flight: bool = False
-    """Whether it came before the log did, so that the line does not hold it: it is counted, and no event of the log."""
-
-    @property
-    def exemption(self) -> str | None:
-        """Why it is exempt, None where it is charged."""
-        if self.in_flight:
-            return "in_flight"
-        if not self.exempt:
-            return None
-        if self.controller is not None and self.controller.fields["isForwarded"]:
-            return "forwarded"
-        return "follower_fetch" if self.api == "fetch" else "inter_broker"
 
 
 def check_times(times_ms: Iterable[float]) -> None:

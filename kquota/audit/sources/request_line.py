@@ -89,15 +89,15 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
     header = fields["requestHeader"]
     api = header["requestApiKeyName"]
     throttle_ms = fields["throttleTimeMs"]
-    exempt = fields["isForwarded"]
-    if type(throttle_ms) is not int or type(exempt) is not bool:
+    if type(throttle_ms) is not int or type(fields["isForwarded"]) is not bool:
         raise TypeError
+    exemption = "forwarded" if fields["isForwarded"] else None
     charged = position = 0
     acks, sized = None, True
     # Brokers keep what a request asks for only while the logger is on.
     in_flight = fields.get("request", header) in ("", None) and api in ("PRODUCE", "FETCH", *TOLD_APIS)
     if in_flight:  # when the logger was switched on
-        exempt = True
+        exemption = "in_flight"
     elif api == "PRODUCE":
         request = fields["request"]
         charged = produce_request_size(header, request)
@@ -108,7 +108,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
     elif api == "FETCH":
         request = fields["request"]
         if is_follower(request):
-            exempt = True
+            exemption = exemption or "follower_fetch"
         position = _position(request["topics"])
         response = fields["response"]
         if throttle_ms > 0 and not response["responses"]:
@@ -119,7 +119,7 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         size = share_fetch_size(header["requestApiVersion"], throttle_ms, fields["response"])
         charged, sized = (0, False) if size is None else (size, True)
     elif api in EXEMPT_APIS and not _is_refused(fields["response"]):
-        exempt = True
+        exemption = exemption or "inter_broker"
     # Besides sending and queueing, which the line tells.
     charged_ms = moment - fields["sendTimeMs"] - fields["responseQueueTimeMs"]
     charged_ms -= UNTOLD_FETCH_MS if api in ("FETCH", "SHARE_FETCH") else UNTOLD_MS
@@ -149,12 +149,11 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
         round(fields["localTimeMs"] * 1e6),
         throttle_ms,
         acks,
-        exempt,
+        exemption,
         position,
         sized,
         controller,
         number if type(number) is int else 0,
-        in_flight,
     )
 
 

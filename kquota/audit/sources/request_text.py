@@ -105,12 +105,12 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
     client_id = "" if header["client"] == "null" else header["client"]
     request, _, response = message[header.end() : tail_start].partition(",response:")
     throttle_ms, held_ms = _throttled(tail["throttle"], took, response)
-    charged, acks, exempt, position, sized = 0, None, False, 0, True
+    charged, acks, exemption, position, sized = 0, None, None, 0, True
     if api == "PRODUCE":
         charged, acks, sized = _produce(request, version, client_id)
     elif api == "FETCH":
         asked = _FETCH.match(request)
-        exempt = asked is not None and int(asked["replica"]) >= 0
+        exemption = "follower_fetch" if asked is not None and int(asked["replica"]) >= 0 else None
         if asked is not None and asked["topic"] is not None:
             position = position_of(asked["topic"], int(asked["partition"]), int(asked["offset"]))
         if throttle_ms and ",responses=[]" in response:
@@ -118,8 +118,8 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
         else:
             size = _fetch(response, version)
             charged, sized = (0, False) if size is None else (size, True)
-    else:
-        exempt = is_spared(api, _LAST) and _REFUSED.search(response) is None
+    elif is_spared(api, _LAST) and _REFUSED.search(response) is None:
+        exemption = "inter_broker"
     event = UsageEvent(
         time_ms=math.floor(moment - took["send"] - took["answered"] - held_ms),
         broker=broker,
@@ -132,7 +132,7 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
         request_ns=round(took["local"] * 1e6),
         throttle_ms=throttle_ms,
         acks=acks,
-        exempt=exempt,
+        exemption=exemption,
         position=position,
         sized=sized,
         number=int(header["number"]),

@@ -112,7 +112,7 @@ def throttle_times(recording: Recording, sensor: str) -> list[int]:
     """What the broker answered to the clients behind a sensor, ms."""
     user, _, client_id = sensor.partition(":")
     answered: list[UsageEvent | Mutation] = [*recording.mutations]
-    answered += [event for events in recording.events.values() for event in events if not event.exempt]
+    answered += [event for events in recording.events.values() for event in events if not event.exemption]
     return [
         each.throttle_ms or 0
         for each in answered

@@ -156,7 +156,7 @@ class Recording:
         start = self.started_ms
         for broker, events in self.events.items():
             for event in events:
-                if event.exempt or event.time_ms < start:
+                if event.exemption or event.time_ms < start:
                     continue
                 key = APIS.get(event.api, QuotaKey.REQUEST_PERCENTAGE)
                 sensor = counter(key, event.user, event.client_id)
