@@ -17,9 +17,9 @@ MOMENT = 1777890030456
 OTHER_ZONE = timezone(timedelta(hours=-3, minutes=-30))
 
 
-def parse_line(text: str, broker: str | None, zone: tzinfo) -> UsageEvent:
+def parse_line(text: str, zone: tzinfo) -> UsageEvent:
     """The event of one line of a request log."""
-    return parse(text, broker, zone).event
+    return parse(text, zone).event
 
 
 def fields(api: str = "PRODUCE", key: int = 0, version: int = 11, **changes: Any) -> dict[str, Any]:

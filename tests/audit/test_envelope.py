@@ -27,7 +27,7 @@ from tests.support.scheduling import by_day
 def is_same(wrapped: str, expected: UsageEvent, *names: str) -> bool:
     """Whether the request in a line is that one; of names that need escapes the reader may say that it cannot know."""
     try:
-        return {parse_line(part, "1", UTC) for part in parted(wrapped)} == {expected}
+        return {parse_line(part, UTC) for part in parted(wrapped)} == {expected}
     except ValueError:
         return any(re.search(r"[\\'\"]|[^ -~]", name) for name in names)
 
@@ -51,7 +51,7 @@ def test_any_envelopes_are_undone(wrappers: list[str], user: str, client: str, f
     wrapped = bare
     for name in wrappers:
         wrapped = WRAPPERS_OF_LARGE_SEEDS[name](wrapped, POD)
-    assert is_same(wrapped, parse_line(bare, "1", UTC), user, client)
+    assert is_same(wrapped, parse_line(bare, UTC), user, client)
 
 
 @pytest.mark.parametrize("runtime", ["containerd", "docker"])
@@ -72,7 +72,7 @@ def test_pieces_of_a_line_are_put_together(runtime: str) -> None:
     whole = found.pop()
     assert found == [None, other, *[None] * (len(found) - 2)]
     assert whole is not None
-    assert parse_line(whole, "1", UTC) == parse_line(text, "1", UTC)
+    assert parse_line(whole, UTC) == parse_line(text, UTC)
     assert pieces.left() == []
     assert pieces.whole(lines[0]) is None
     assert len(pieces.left()) == 1
@@ -81,19 +81,19 @@ def test_pieces_of_a_line_are_put_together(runtime: str) -> None:
 def test_sorted_and_flattened_keys_are_the_same_request() -> None:
     """Collectors that parse JSON write it in an order of their own, or without objects in objects."""
     made = fields()
-    expected = parse_line(line(made), "1", UTC)
+    expected = parse_line(line(made), UTC)
     time = {"@timestamp": f"{STAMP.replace(',', '.').replace(' ', 'T')}Z"}
     flat = {f"requestHeader.{name}": value for name, value in made["requestHeader"].items()}
     flat |= {name: value for name, value in made.items() if name != "requestHeader"}
-    assert parse_line(json.dumps(time | made, sort_keys=True), "1", UTC) == expected
-    assert parse_line(json.dumps(time | flat), "1", UTC) == expected
+    assert parse_line(json.dumps(time | made, sort_keys=True), UTC) == expected
+    assert parse_line(json.dumps(time | flat), UTC) == expected
 
 
 @pytest.mark.parametrize(("time", "zone"), data_rows("request_log_text/times.txt"))
 def test_a_zone_that_a_line_carries_counts(time: str, zone: str) -> None:
     """In every spelling; a local time beside its collector's time is in the zone in which both agree."""
     request = f"{time} DEBUG Completed request:{line(fields()).partition('Completed request:')[2]}"
-    assert parse(request, "1", ZoneInfo(zone)).moment == pytest.approx(MOMENT, abs=1)
+    assert parse(request, ZoneInfo(zone)).moment == pytest.approx(MOMENT, abs=1)
 
 
 TEXT_FORM = (
@@ -113,7 +113,7 @@ def test_names_lose_what_an_envelope_does_to_quotes(quoting: str, name: str, old
     made = fields() | {"principal": f"User:{name}"}
     made["requestHeader"]["clientId"] = name
     bare = TEXT_FORM.replace("CLIENT", name).replace("USER", name) if old else line(made).rstrip("\n")
-    assert is_same(QUOTING[quoting](bare), parse_line(bare, "1", UTC), name)
+    assert is_same(QUOTING[quoting](bare), parse_line(bare, UTC), name)
 
 
 @pytest.mark.parametrize("old", [False, True])
@@ -128,7 +128,7 @@ def test_a_request_that_was_cut_off_is_no_other_one(name: str, around: str, old:
             text = QUOTING[name](text)
         elif name != "bare":
             text = WRAPPERS_OF_LARGE_SEEDS[name](text, POD)
-        assert is_same(QUOTING[around](text) if around else text, parse_line(bare, "1", UTC), "\\")
+        assert is_same(QUOTING[around](text) if around else text, parse_line(bare, UTC), "\\")
 
 
 @pytest.mark.parametrize("prefix", ["", "2026-05-04T10:20:31Z stdout F "])
@@ -139,8 +139,8 @@ def test_each_request_of_a_document_counts(document: str, prefix: str, old: bool
     texts = [line(fields(localTimeMs=number)).rstrip("\n") for number in (1.5, 2.5, 3.5)]
     if old:
         texts = [TEXT_FORM.replace("USER", user) for user in "abc"]
-    found = [parse_line(part, "1", UTC) for part in parted(prefix + listed(document, ["started", *texts, "x"]))]
-    assert found == [parse_line(text, "1", UTC) for text in texts]
+    found = [parse_line(part, UTC) for part in parted(prefix + listed(document, ["started", *texts, "x"]))]
+    assert found == [parse_line(text, UTC) for text in texts]
 
 
 def parts_of(text: str) -> list[UsageEvent | None]:
@@ -148,7 +148,7 @@ def parts_of(text: str) -> list[UsageEvent | None]:
     found: list[UsageEvent | None] = []
     for part in parted(text):
         try:
-            found.append(parse_line(part, "1", UTC))
+            found.append(parse_line(part, UTC))
         except ValueError:
             found.append(None)
     return found
@@ -157,7 +157,7 @@ def parts_of(text: str) -> list[UsageEvent | None]:
 def test_a_request_between_documents_is_not_passed_over() -> None:
     """Where one of them is damaged, it does not go in silence, and is no other request."""
     one, damaged, other = (json.dumps({"m": line(fields(localTimeMs=number)).rstrip("\n")}) for number in (1, 2, 3))
-    whole = [parse_line(json.loads(text)["m"], "1", UTC) for text in (one, damaged, other)]
+    whole = [parse_line(json.loads(text)["m"], UTC) for text in (one, damaged, other)]
     for cut in range(damaged.index("isForwarded") + 11, len(damaged), 7 if by_day() else 1):
         found = parts_of(one + damaged[:cut] + other)
         assert None in found
@@ -171,7 +171,7 @@ def test_requests_of_a_document_that_was_cut_off_count(document: str, old: bool)
     texts = [line(fields(localTimeMs=number)).rstrip("\n") for number in (1.5, 2.5, 3.5)]
     if old:
         texts = [TEXT_FORM.replace("USER", user) for user in "abc"]
-    whole, text = [parse_line(each, "1", UTC) for each in texts], listed(document, texts)
+    whole, text = [parse_line(each, UTC) for each in texts], listed(document, texts)
     marks = [mark.end() for mark in re.finditer("Completed request:" if old else "isForwarded", text)]
     for cut in range(marks[1], len(text) - 1, 9 if by_day() else 1):
         found = parts_of(text[:cut])
@@ -189,13 +189,13 @@ def test_each_line_of_a_text_counts(document: str, old: bool) -> None:
         texts = [line(fields(localTimeMs=number)).rstrip("\n") for number in (1.5, 2.5, 3.5)]
     joined = {"rc": 0, "stdout": "\n".join(["started", *texts, "x"])}
     found = parts_of(json.dumps(joined | ({"stdout_lines": texts} if document == "copy" else {})))
-    assert set(found) == {parse_line(text, "1", UTC) for text in texts}
+    assert set(found) == {parse_line(text, UTC) for text in texts}
 
 
 def test_old_requests_that_share_a_line_are_refused() -> None:
     """The first one had the times and the principal of the last."""
     with pytest.raises(ValueError, match="several requests in one line"):
-        parse(f"{TEXT_FORM}\r{TEXT_FORM}", "1", UTC)
+        parse(f"{TEXT_FORM}\r{TEXT_FORM}", UTC)
 
 
 @pytest.mark.parametrize(
@@ -204,13 +204,13 @@ def test_old_requests_that_share_a_line_are_refused() -> None:
 def test_the_time_of_an_envelope_counts_for_a_line_without_one(name: str) -> None:
     """And no other time of it: systemd counts µs since the boot, too, and collectors tell when a container began."""
     text = WRAPPERS[name](REQUEST, POD)
-    assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1000)
+    assert parse(text, UTC).moment == pytest.approx(MOMENT, abs=1000)
 
 
 def test_tabs_around_a_time_in_a_python_text_are_its_ends() -> None:
     """Printed records of a consumer: the time of the record counted in place of the earlier time of the request."""
     text = str({"m": f"CreateTime:{round(MOMENT) + 300_000}\tkafka-0\t{round(MOMENT)} {REQUEST}"})
-    assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1)
+    assert parse(text, UTC).moment == pytest.approx(MOMENT, abs=1)
 
 
 def test_the_start_of_a_container_is_not_the_time_of_its_collector() -> None:
@@ -218,7 +218,7 @@ def test_the_start_of_a_container_is_not_the_time_of_its_collector() -> None:
     for minute in range(60):
         text = line(fields()).rstrip("\n").replace("10:20:30,", f"10:{minute:02}:02,")
         wrapped = json.dumps({"start_time": "2026-04-01T00:00:00Z", "log": text})
-        assert parse(wrapped, "1", UTC).moment == parse(text, "1", UTC).moment
+        assert parse(wrapped, UTC).moment == parse(text, UTC).moment
 
 
 @pytest.mark.parametrize("name", ["_created", "creationTime", "pod_start_time", "process.start"])
@@ -227,7 +227,7 @@ def test_a_beginning_of_the_same_day_is_not_the_time_of_a_request(name: str) -> 
     outer, dot, inner = name.partition(".")
     began = {outer: {inner: "2026-05-04T03:00:00Z"} if dot else "2026-05-04T03:00:00Z"}
     text = json.dumps({**began, "short_message": REQUEST, "timestamp": MOMENT / 1000})
-    assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1)
+    assert parse(text, UTC).moment == pytest.approx(MOMENT, abs=1)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_a_beginning_of_the_same_day_is_not_the_time_of_a_request(name: str) -> 
 def test_a_time_in_a_column_behind_counts_where_none_is_before(wrapped: str, text: str) -> None:
     """Tables of viewers have their columns in any order; the log was refused. The earliest one is the request's."""
     quoted = text.replace('"', '""') if '"{}"' in wrapped else text
-    assert parse(wrapped.format(quoted), "1", UTC).moment == pytest.approx(MOMENT, abs=1)
+    assert parse(wrapped.format(quoted), UTC).moment == pytest.approx(MOMENT, abs=1)
 
 
 @pytest.mark.parametrize("seconds", [STAMP[:19], MOMENT // 1000])
@@ -252,25 +252,25 @@ def test_of_one_second_the_time_with_ms_counts(seconds: object, ms: str) -> None
     """A column for partitions has whole seconds: the requests of half of each second had one time."""
     for stamp, of in ((STAMP, ".456"), (STAMP.replace("456", "789"), ".789")):
         text = json.dumps({"TimestampTime": seconds, "Timestamp": f"{stamp[:19]}{of}{ms}", "Body": REQUEST})
-        assert parse(text, "1", UTC).moment == pytest.approx(MOMENT + (int(of[1:]) - 456), abs=1)
+        assert parse(text, UTC).moment == pytest.approx(MOMENT + (int(of[1:]) - 456), abs=1)
 
 
 def test_a_line_of_csv_may_end_within_its_message() -> None:
     """Google Cloud keeps the ends of lines that a container prints; each line was cut off, as it seemed."""
     text = line(fields()).rstrip("\n")
     first, rest = '1x,"{}\n",{}Z\n'.format(text.replace('"', '""'), STAMP).splitlines()
-    assert parse_line(f"{first}\n", "1", UTC) == parse_line(text, "1", UTC)
+    assert parse_line(f"{first}\n", UTC) == parse_line(text, UTC)
     with pytest.raises(ValueError, match="not a line of a request log"):
-        parse_line(rest, "1", UTC)
+        parse_line(rest, UTC)
 
 
 def test_a_layout_without_escapes_is_read() -> None:
     """A pattern that writes JSON by hand has the request's quotation marks as they are."""
     text = line(fields()).rstrip("\n").partition("DEBUG ")[2]
     whole = f'{{"ts":"{STAMP}","level":"DEBUG","msg":"{text}"}}'
-    assert parse_line(whole, "1", UTC) == parse_line(line(fields()), "1", UTC)
+    assert parse_line(whole, UTC) == parse_line(line(fields()), UTC)
     with pytest.raises(ValueError, match="truncated"):
-        parse_line(whole.replace(text[text.index('ann"') :], ""), "1", UTC)
+        parse_line(whole.replace(text[text.index('ann"') :], ""), UTC)
 
 
 def test_lines_may_end_as_on_old_macs() -> None:
@@ -285,10 +285,10 @@ def test_of_times_that_are_days_apart_the_plain_one_counts_or_none(name: str) ->
     """A start, or the time of a later import, is never the request's."""
     text = json.dumps({"began": "2026-04-01T00:00:00Z", "log": REQUEST, name: f"{STAMP}Z".replace(" ", "T")})
     if name == "time":
-        assert parse(text, "1", UTC).moment == pytest.approx(MOMENT, abs=1)
+        assert parse(text, UTC).moment == pytest.approx(MOMENT, abs=1)
         return
     with pytest.raises(ValueError, match="days apart"):
-        parse(text, "1", UTC)
+        parse(text, UTC)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_a_time_that_is_not_known_is_refused(text: str, reason: str) -> None:
     """An ambiguous zone is never taken for UTC, a year is never guessed, and 45 ms are no 450 ms."""
     request = line(fields()).partition("Completed request:")[2]
     with pytest.raises(ValueError, match=reason):
-        parse(text + request, "1", timezone(timedelta(hours=1)))
+        parse(text + request, timezone(timedelta(hours=1)))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_a_time_that_is_not_known_is_refused(text: str, reason: str) -> None:
 def test_what_cannot_be_read_is_named(text: str, reason: str) -> None:
     """With what helps."""
     with pytest.raises(ValueError, match=reason):
-        parse(text, "1", UTC)
+        parse(text, UTC)
 
 
 @pytest.mark.parametrize(
@@ -351,15 +351,15 @@ def test_requests_that_share_a_line_are_refused(between: str, name: str) -> None
     text, around = line(fields()).rstrip("\n"), Around(datetime.fromtimestamp(MOMENT / 1000, UTC), "b")
     text = WRAPPERS[name](text, around) if name else text
     with pytest.raises(ValueError, match="several requests in one line"):
-        parse(between.join([text, text]), "1", UTC)
+        parse(between.join([text, text]), UTC)
 
 
 def test_a_message_beside_what_was_made_of_it_is_one_request() -> None:
     """Collectors keep the original, and cut the short message of GELF."""
     text = line(fields()).rstrip("\n")
-    expected = parse_line(text, "1", UTC)
-    assert parse_line(json.dumps({"message": text, "event": {"original": text}}), "1", UTC) == expected
-    assert parse_line(json.dumps({"short_message": text[:250], "full_message": text}), "1", UTC) == expected
+    expected = parse_line(text, UTC)
+    assert parse_line(json.dumps({"message": text, "event": {"original": text}}), UTC) == expected
+    assert parse_line(json.dumps({"short_message": text[:250], "full_message": text}), UTC) == expected
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_a_message_beside_what_was_made_of_it_is_one_request() -> None:
 def test_a_message_that_journalctl_leaves_out_is_lost(text: str) -> None:
     """It may have been anybody's request."""
     with pytest.raises(ValueError, match="journalctl -o cat"):
-        parse(text, "1", UTC)
+        parse(text, UTC)
     assert set(notes(text)) == {*ANY}
 
 
@@ -392,7 +392,7 @@ def test_names_that_may_have_more_backslashes_are_refused(name: str, wrapped: st
         doubled=bare.replace("\\", "\\\\"), escaped=bare.replace('"', '\\"').replace("ann", "a\\\\nn")
     )
     with pytest.raises(ValueError, match="added backslashes"):
-        parse(text, "1", UTC)
+        parse(text, UTC)
 
 
 def test_a_request_in_utf_16_behind_other_text_is_lost() -> None:
@@ -404,7 +404,7 @@ def test_a_domain_in_csv_is_no_letter() -> None:
     """`CORP\\u1234` of the text form came out with a letter of Ethiopia."""
     text = TEXT_FORM.replace("USER", "CORP\\u1234")
     with pytest.raises(ValueError, match="added backslashes"):
-        parse(f'"2026-05-04","{text}"', "1", UTC)
+        parse(f'"2026-05-04","{text}"', UTC)
 
 
 @pytest.mark.parametrize(
@@ -418,21 +418,21 @@ def test_a_domain_in_csv_is_no_letter() -> None:
 def test_names_that_lost_letters_are_refused(name: str) -> None:
     """As web pages, rsyslog, less, other encodings and masks leave them: `Köln` was then nobody seen."""
     with pytest.raises(ValueError, match="lost or escaped letters"):
-        row_of(parse_line(line(fields(principal=f"User:{name}")), "1", UTC), Names())
+        row_of(parse_line(line(fields(principal=f"User:{name}")), UTC), Names())
     for good in ("Köln", "São João", "Ülo's café", "группа", "漢字"):
-        assert row_of(parse_line(line(fields(principal=f"User:{good}")), "1", UTC), Names())
+        assert row_of(parse_line(line(fields(principal=f"User:{good}")), UTC), Names())
 
 
 def test_holes_before_a_line_take_no_time() -> None:
     """A log that was copied and truncated begins with as many zeros as it had bytes: 200,000 took minutes."""
-    assert parse("\0" * 2_000_000 + line(fields()), "1", UTC).event == parse_line(line(fields()), "1", UTC)
+    assert parse("\0" * 2_000_000 + line(fields()), UTC).event == parse_line(line(fields()), UTC)
 
 
 def test_the_time_of_an_object_that_is_cut_off_is_not_known() -> None:
     """What was cut off may have been the time, and what is left the start of the container."""
     text = json.dumps({"start": "2026-04-01T00:00:00Z", "log": REQUEST, "time": f"{STAMP}Z"})
     with pytest.raises(ValueError, match="no timestamp"):
-        parse(text[:-20], "1", UTC)
+        parse(text[:-20], UTC)
 
 
 @pytest.mark.parametrize(
@@ -445,4 +445,4 @@ def test_the_time_of_an_object_that_is_cut_off_is_not_known() -> None:
 def test_attributes_and_streams_name_the_broker(envelope: object) -> None:
     """As OpenTelemetry and CloudWatch have them."""
     text = json.dumps(envelope).replace('"LINE"', json.dumps(line(fields())))
-    assert "kafka-0" in parse(text, "1", UTC).origin.values()
+    assert "kafka-0" in parse(text, UTC).origin.values()

@@ -35,7 +35,7 @@ from tests.audit.request_lines import (
 
 
 def parse(value: dict[str, Any]) -> UsageEvent:
-    return parse_line(line(value), "1", UTC)
+    return parse_line(line(value), UTC)
 
 
 def test_a_produce_request() -> None:
@@ -43,7 +43,6 @@ def test_a_produce_request() -> None:
     # partition 4 + 1 + 1 + 100
     expected = UsageEvent(
         time_ms=MOMENT - 2,
-        broker="1",
         user="ann",
         client_id="app",
         ip="10.0.0.2",
@@ -89,19 +88,19 @@ LAYOUT = {"level": "DEBUG", "loggerName": "kafka.request.logger", "message": "Co
     ],
 )
 def test_every_form_of_a_line(text: str) -> None:
-    event = parse_line(text, None, UTC)
-    assert event == parse(fields())._replace(broker=None, time_ms=MOMENT - 2)
+    event = parse_line(text, UTC)
+    assert event == parse(fields())._replace(time_ms=MOMENT - 2)
 
 
 def test_seconds_alone_are_taken_from_their_middle() -> None:
     # less what the line tells, and what it does not
-    assert parse_line(f"2026-05-04 10:20:30 {JSON}", None, UTC).time_ms == math.floor(MOMENT - 456 + 500 - 2 - 0.2)
+    assert parse_line(f"2026-05-04 10:20:30 {JSON}", UTC).time_ms == math.floor(MOMENT - 456 + 500 - 2 - 0.2)
 
 
 def test_a_time_without_zone_is_in_the_given_one() -> None:
-    elsewhere = parse_line(line(fields()), None, OTHER_ZONE)
+    elsewhere = parse_line(line(fields()), OTHER_ZONE)
     assert elsewhere.time_ms - parse(fields()).time_ms == 3.5 * 3600 * 1000
-    own = parse_line(f"2026-05-04T10:20:30.456Z {JSON}", None, OTHER_ZONE)
+    own = parse_line(f"2026-05-04T10:20:30.456Z {JSON}", OTHER_ZONE)
     assert own.time_ms == MOMENT - 2
 
 
@@ -295,15 +294,15 @@ def test_fields_that_newer_brokers_add_are_ignored() -> None:
 )
 def test_what_cannot_be_read_says_why(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        parse_line(text, None, UTC)
+        parse_line(text, UTC)
 
 
 def only_value_errors(text: str) -> None:
     try:
-        event = parse_line(text, None, UTC)
+        event = parse_line(text, UTC)
     except ValueError:
         return
-    kinds: tuple[Any, ...] = (int, type(None), *[str] * 5, int, int, int, (int, type(None)), (str, type(None)), int, bool)
+    kinds: tuple[Any, ...] = (int, *[str] * 5, int, int, int, (int, type(None)), (str, type(None)), int, bool)
     assert all(isinstance(value, kind) for value, kind in zip(event[: len(kinds)], kinds, strict=True)), event
 
 
@@ -321,7 +320,7 @@ def test_a_user_with_a_hole_is_read_as_none(behind: str) -> None:
     """A collector lost the bytes from a name on: what was left was JSON, and the name another one."""
     whole = line(fields())
     with pytest.raises(ValueError, match="field 'listener' is missing"):
-        parse_line(whole[: whole.index("ann") + 1] + whole[whole.rindex(behind) :], "1", UTC)
+        parse_line(whole[: whole.index("ann") + 1] + whole[whole.rindex(behind) :], UTC)
 
 
 @given(st.text(max_size=20), st.integers(0, 2000))

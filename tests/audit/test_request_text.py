@@ -50,19 +50,18 @@ ANSWERED = "{responses=[{topic=orders,partition_responses=[{partition=0,error_co
 
 def produce(body: str = SIZES, version: int = 8, throttle: str = "21", response: str = ANSWERED) -> UsageEvent:
     request = PRODUCE.format(version=version, body=body, response=response)
-    return parse_line(line(request, times(throttle)), "1", UTC)
+    return parse_line(line(request, times(throttle)), UTC)
 
 
 def fetch(response: str, version: int = 11, throttle: str = "0", replica: int = -1) -> UsageEvent:
     request = FETCH.format(version=version, body=ASKED.format(replica=replica), response=response)
-    return parse_line(line(request, times(throttle)), "1", UTC)
+    return parse_line(line(request, times(throttle)), UTC)
 
 
 def test_a_produce_request() -> None:
     # header 8 + 2 + 3, transactional id 2, acks and time-out 6, topics 4, name 2 + 6, partitions 4, partition 8 + 3597
     assert produce() == UsageEvent(
         time_ms=MOMENT - 2,
-        broker="1",
         user="ann",
         client_id="app",
         ip="10.0.0.2",
@@ -185,7 +184,7 @@ LINES = {release: f"{text}\n" for release, text in data_rows("request_log_text/r
 
 @pytest.mark.parametrize("version", LINES)
 def test_every_release(version: str) -> None:
-    event = parse_line(LINES[version], "1", UTC)
+    event = parse_line(LINES[version], UTC)
     assert (event.user, event.client_id, event.ip, event.api, event.acks) == ("ann", "app", "10.0.0.2", "produce", 1)
     assert (event.bytes, event.sized) == (5331 if version == "0.10.2.2" else 5333, True)
     assert event.throttle_ms == (0 if version >= "1" else None)
@@ -194,9 +193,9 @@ def test_every_release(version: str) -> None:
 
 def test_other_apis() -> None:
     text = line("RequestHeader(apiKey=UPDATE_METADATA, apiVersion=6, clientId=0, correlationId=0) -- {}", times("0"))
-    event = parse_line(text, None, UTC)
+    event = parse_line(text, UTC)
     assert (event.api, event.exemption, event.bytes, event.sized) == ("update_metadata", "inter_broker", 0, True)
-    assert not parse_line(text.replace("UPDATE_METADATA", "METADATA"), None, UTC).exemption
+    assert not parse_line(text.replace("UPDATE_METADATA", "METADATA"), UTC).exemption
     for refused in (
         "{error_code=31}",
         "{error_code=31,partition_errors=[]}",
@@ -207,15 +206,15 @@ def test_other_apis() -> None:
             + refused,
             times("0"),
         )
-        assert not parse_line(said, None, UTC).exemption
-        assert parse_line(said.replace("error_code=31", "error_code=3"), None, UTC).exemption
+        assert not parse_line(said, UTC).exemption
+        assert parse_line(said.replace("error_code=31", "error_code=3"), UTC).exemption
     old = line("{api_key=6,api_version=6,correlation_id=0,client_id=0} -- {}", times("0"))
-    assert parse_line(old, None, UTC).api == "update_metadata"
+    assert parse_line(old, UTC).api == "update_metadata"
 
 
 def test_names_with_commas_and_a_missing_client_id() -> None:
     text = LINES["2.7.2"].replace("User:ann", "User:CN=ann,OU=a b").replace("clientId=app", "clientId=null")
-    event = parse_line(text, None, UTC)
+    event = parse_line(text, UTC)
     assert (event.user, event.client_id) == ("CN=ann,OU=a b", "")
 
 
@@ -233,7 +232,7 @@ def test_names_with_commas_and_a_missing_client_id() -> None:
 )
 def test_what_cannot_be_read_says_why(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        parse_line(text, None, UTC)
+        parse_line(text, UTC)
 
 
 @pytest.mark.parametrize(
@@ -251,14 +250,14 @@ def test_a_line_of_two_requests_is_none(begin: str, end: str) -> None:
     """Where a log has a hole: the first one had the user and the times of the other."""
     other = LINES["1.1.1"].replace("ann", "bob")
     with pytest.raises(ValueError, match="truncated or malformed request"):
-        parse_line(LINES["2.7.2"].partition(begin)[0] + other[other.index(end) :], "1", UTC)
+        parse_line(LINES["2.7.2"].partition(begin)[0] + other[other.index(end) :], UTC)
 
 
 @given(st.sampled_from([*LINES.values()]), st.text(max_size=20), st.integers(0, 700))
 def test_a_damaged_line_is_read_or_a_value_error(whole: str, middle: str, place: int) -> None:
     for text in (whole[:place] + middle, whole[:place] + middle + whole[place:], whole[:place] + whole[place + 1 :]):
         try:
-            event = parse_line(text, None, UTC)
+            event = parse_line(text, UTC)
         except ValueError:
             continue
         assert isinstance(event.bytes, int)

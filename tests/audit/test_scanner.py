@@ -105,7 +105,7 @@ def slow(text: bytes, zone: Any = UTC, data: DataLog | None = None) -> Any:
     """The same from the reading that knows everything; an error for what is no request."""
     names = Names()
     try:
-        parsed = parse(text.decode(), None, zone)
+        parsed = parse(text.decode(), zone)
     except ValueError as error:
         return error
     event = parsed.event

@@ -200,7 +200,7 @@ def test_with_its_size_a_share_fetch_is_charged_like_a_fetch(
     """
     rows = []
     for line, size in zip(shared, charges(shared, batch_bytes(kraft)), strict=True):
-        event = parse_line(line.text, "1", UTC)
+        event = parse_line(line.text, UTC)
         row = {"time_ms": event.time_ms, "broker": "1", "user": event.user, "client_id": event.client_id}
         rows.append(row | {"api": event.api, "bytes": size, "throttle_time_ms": event.throttle_ms})
     path = tmp_path / "usage.jsonl"

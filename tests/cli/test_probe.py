@@ -43,7 +43,7 @@ def topics(broker: KafkaBroker) -> set[str]:
 def bytes_of(broker: KafkaBroker, client_id: str, api: str) -> int:
     """What the broker charged a client-id for, by its own log."""
     lines = [line for line in broker.request_log.read_text().splitlines() if f'"clientId":"{client_id}"' in line]
-    events = [parse_line(line, None, UTC) for line in lines]
+    events = [parse_line(line, UTC) for line in lines]
     return sum(event.bytes for event in events if event.api == api)
 
 

@@ -101,7 +101,7 @@ def logs_of(folder: Path) -> dict[str, Path]:
 def read_events(path: Path) -> list[UsageEvent]:
     """All lines of a compressed request log, times in UTC."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [parse(line, None, UTC).event for line in lines]
+        return [parse(line, UTC).event for line in lines]
 
 
 class Limits:

@@ -29,8 +29,6 @@ class UsageEvent(NamedTuple):
 
     time_ms: int
     """When it was charged, epoch ms: the time of the line less the time the response then took to be sent."""
-    broker: str | None
-    """As given by the caller; the log does not name its broker."""
     user: str
     """The principal's name, without its type."""
     client_id: str

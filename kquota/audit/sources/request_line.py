@@ -60,7 +60,7 @@ class Line(NamedTuple):
     """The signs of where it is from (`origins`)."""
 
 
-def parse(line: str, broker: str | None, zone: tzinfo) -> Line:
+def parse(line: str, zone: tzinfo) -> Line:
     """Reads one line of a request log (with or without its line end).
 
     `zone` is the broker's time zone: log4j's `%d` does not print it. A time that carries a zone of its own keeps it.
@@ -73,8 +73,8 @@ def parse(line: str, broker: str | None, zone: tzinfo) -> Line:
         if moment is None:
             raise ValueError(f"no timestamp before the request; these are read: {FORMS}")
         if fields is None:
-            return Line(parse_text(text, moment, broker), moment, None, origin)
-        event = _event(fields, moment, broker)
+            return Line(parse_text(text, moment), moment, None, origin)
+        event = _event(fields, moment)
         check_times([fields[name] for name in _TOOK])
     except KeyError as error:
         raise ValueError(f"field {error} is missing") from None
@@ -85,7 +85,7 @@ def parse(line: str, broker: str | None, zone: tzinfo) -> Line:
     return Line(check_moment(event), moment, fields, origin)
 
 
-def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> UsageEvent:
+def _event(fields: Mapping[str, Any], moment: float) -> UsageEvent:
     header = fields["requestHeader"]
     api = header["requestApiKeyName"]
     throttle_ms = fields["throttleTimeMs"]
@@ -139,7 +139,6 @@ def _event(fields: Mapping[str, Any], moment: float, broker: str | None) -> Usag
     return UsageEvent(
         # Floored: brokers charge at System.currentTimeMillis(), which is.
         math.floor(charged_ms),
-        broker,
         user,
         "" if client_id is None else client_id + "",
         client_address(connection),

@@ -212,7 +212,7 @@ class _Rows:
                 before, start, rest = data.decode().partition(START)
                 heading = heads[bisect(headings, line) - 1]
                 if heading or not start or origin_of(before, rest[rest.rindex("}") + 1 :]):
-                    parsed = parse(data.decode(), self._broker, apart)
+                    parsed = parse(data.decode(), apart)
                     if signs := {**parsed.origin, **heading}:
                         self._sign(signs, parsed)
             rows = np.concatenate([usual.rows, self._table()])
@@ -237,7 +237,7 @@ class _Rows:
             parts = parted(text)
             for part in parts:
                 try:
-                    self._take(parse(part, self._broker, self._zone), path)
+                    self._take(parse(part, self._zone), path)
                 except ValueError as error:
                     self.reject(part, str(error), place(), path)
             if len(parts) > 1 and len(line) >= sources.MAX_LINE_BYTES:

@@ -78,7 +78,7 @@ _UNBOUNDED: Final = 2**31 - 1
 """The end of file records that stand for a whole file."""
 
 
-def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
+def parse_text(message: str, moment: float) -> UsageEvent:
     """Reads a line in the text form: `message` begins behind `Completed request:`, `moment` is its time in epoch ms.
 
     Raises ValueError with a short reason for what is not one, or is cut off.
@@ -122,7 +122,6 @@ def parse_text(message: str, moment: float, broker: str | None) -> UsageEvent:
         exemption = "inter_broker"
     event = UsageEvent(
         time_ms=math.floor(moment - took["send"] - took["answered"] - held_ms),
-        broker=broker,
         user=user,
         client_id=client_id,
         ip=client_address(tail["connection"]),

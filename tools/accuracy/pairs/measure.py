@@ -181,7 +181,7 @@ class Recording:
                         request = json.loads(line[line.index("{") : line.rindex("}") + 1])
                         found.append(
                             Mutation(
-                                parse(line, None, UTC).event.time_ms,
+                                parse(line, UTC).event.time_ms,
                                 request["principal"].partition(":")[2],
                                 request["requestHeader"]["clientId"],
                                 request["response"]["throttleTimeMs"],
