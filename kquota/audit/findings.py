@@ -109,8 +109,7 @@ class Findings(Sequence[Finding]):
         if isinstance(index, slice):
             return Findings(self._table, self._predictions, self._order[index])
         place = range(len(self))[index]
-        (finding,) = self[place : place + 1]
-        return finding
+        return next(iter(self[place : place + 1]))
 
     def __iter__(self) -> Iterator[Finding]:
         for first in range(0, len(self), ROWS_AT_ONCE):
