@@ -236,6 +236,20 @@ def test_in_whatever_order_files_come(made: list[dict[str, Any]], order: Any, se
         same(found, batch([name], audit_settings))
 
 
+def test_a_connection_of_two_users_means_nothing(tmp_path: Path) -> None:
+    """Its name came again. Which counters are replayed together must not matter, and a follower has one bucket."""
+    fetch = {"api": "fetch", "connection": "c"}
+    made = [
+        row(0, "CN=c,O=x", 6530) | fetch | {"throttle_time_ms": 0},
+        row(0, "alice", 6928) | fetch | {"request_time_ns": 1_682_096},
+        row(1, "alice", 6928) | fetch | {"request_time_ns": 1_682_096, "throttle_time_ms": 25},
+    ]
+    append(tmp_path / "log.jsonl", lines(*made))
+    audit_settings = AuditSettings(QuotaHistory.of(ALL_LIMITED))
+
+    same(followed_to_its_end(Follower([str(tmp_path)], audit_settings), []), batch([str(tmp_path)], audit_settings))
+
+
 def test_brokers_are_named_by_folders_that_come_later(tmp_path: Path) -> None:
     """What was read before has the names that all folders together give, as in a batch audit."""
     audit_settings = AuditSettings(TIGHT)

@@ -263,14 +263,9 @@ class _Predicting:
         A broker mutes a connection for the longest of its throttle times.
         """
 
-        def connections_of(counter: SimulatedCounter) -> Iterator[tuple[int, str, str, int]]:
-            """(variant, broker, who the task is for, connection) of each."""
-            ref = counter.judged.ref
-            user, _, client_id = ref.sensor.partition(":")
-            # Others may be in the same task or not; then a connection in both means nothing.
-            homes = {Together.USER: user, Together.CLIENT_ID: client_id, Together.COUNTER: ref.sensor}
-            home = homes.get(self._settings.kept, "")
-            return ((ref.variant, ref.broker, home, connection) for connection in counter.connections.tolist())
+        def connections_of(counter: SimulatedCounter) -> Iterator[tuple[tuple[int, str, str], int]]:
+            place = self._place_of(counter.judged.ref)
+            return ((place, connection) for connection in counter.connections.tolist())
 
         def is_timed(counter: SimulatedCounter) -> bool:
             return counter.judged.ref.key is QuotaKey.REQUEST_PERCENTAGE
@@ -280,6 +275,15 @@ class _Predicting:
             sorted(counters, key=is_timed, reverse=True),
             lambda counter: of_time.intersection(connections_of(counter)) if of_time else (),
         )
+
+    def _place_of(self, ref: CounterRef) -> tuple[int, str, str]:
+        """(variant, broker, who the task is for) of a counter.
+
+        Others may be in the same task or not; then a connection in both means nothing.
+        """
+        user, _, client_id = ref.sensor.partition(":")
+        homes = {Together.USER: user, Together.CLIENT_ID: client_id, Together.COUNTER: ref.sensor}
+        return ref.variant, ref.broker, homes.get(self._settings.kept, "")
 
     def _spared(self, counters: Sequence[SimulatedCounter]) -> dict[int, set[int]]:
         """The counters that the replay spares, by the connections that they have in common with some others."""
@@ -306,7 +310,7 @@ class _Predicting:
             judged = self._judged(number)
             ref, recorded = judged.ref, self._in_force.recorded_under(judged)
             is_other = (ref.key is not QuotaKey.REQUEST_PERCENTAGE) in of_time
-            is_near = (ref.variant, ref.broker) == (refs[0].variant, refs[0].broker)
+            is_near = self._place_of(ref) == self._place_of(refs[0])
             if is_other and is_near and not recorded.held_back and not self._in_force.holds(judged):
                 own = np.unique(self._rows.read(number).connection)
                 yield SimulatedCounter(number, judged, recorded, self._traffic_of(number)[0], own)
