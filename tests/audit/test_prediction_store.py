@@ -41,7 +41,8 @@ def test_counters_of_which_the_same_is_said_share_its_bytes() -> None:
     none = Interval.exactly(0)
     basis = "the recording has no connections"
     same = Prediction("unknown", basis, "throttled", none, none, none, none, none, none, none)
-    kept = Predictions((("b", "producer_byte_rate", f":{number}"), same) for number in range(3))
+    kept = Predictions()
+    kept.update({("b", "producer_byte_rate", f":{number}"): same for number in range(3)})
 
     assert len({id(packed) for packed in kept._packed.values()}) == 1
     assert {kept.verdict(name) for name in kept} == {"throttled"}
@@ -54,7 +55,8 @@ def test_predictions_come_back_as_they_were(
     given: dict[CounterName, Prediction], name: CounterName, other: Prediction
 ) -> None:
     """Equal, and with the same text: 5 is not 5.0 in a document. A copy changes alone."""
-    kept, changed = Predictions(given.items()), Predictions()
+    kept, changed = Predictions(), Predictions()
+    kept.update(given)
     changed.update(kept)
     changed.update({name: other})
 
@@ -86,7 +88,9 @@ def test_a_usual_prediction_takes_few_bytes() -> None:
         nothing,
     )
 
-    assert len(Predictions({("1", "producer_byte_rate", "alice:"): usual}.items())._packed.popitem()[1]) < 200
+    kept = Predictions()
+    kept.update({("1", "producer_byte_rate", "alice:"): usual})
+    assert len(kept._packed.popitem()[1]) < 200
 
 
 def row(verdict: Verdict, peak: float, limit: float, sensor: str, longest: int | None) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kquota.audit.evidence.prediction_store import Predictions
 from kquota.audit.findings import ROWS_AT_ONCE
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
@@ -47,7 +46,7 @@ def compare(result: AuditResult, settings: AuditSettings) -> Comparison:
     assert result.against is not None
     assert settings.against is not None
     old, new = (
-        _Side.of(side.findings, quotas, Predictions(pair for pair in side.predictions.items() if pair[1].says_delays))
+        _Side.of(side.findings, quotas, side.predictions)
         for side, quotas in ((result.against, settings.against), (result, settings.quotas))
     )
     return Comparison.of(_clients(old, new)).judging(result.against.quotas, result.quotas)
@@ -144,7 +143,7 @@ class _Side:
                 if count is None:
                     fate.unknown |= unknown or {object()}
                 fate.brokers.append(row["broker"])
-                prediction = predictions.get((row["broker"], row["key"], row["sensor"]))
+                prediction = _of_delays(predictions, (row["broker"], row["key"], row["sensor"]))
                 fate.sharing = max(fate.sharing, row["client_count"])
                 if fate.predicted is None or Harm.predicted(prediction) > Harm.predicted(fate.predicted):
                     fate.predicted, fate.worst = prediction, row["broker"]
@@ -220,8 +219,14 @@ class _Side:
         """The same with what its counter delivers on that broker."""
         if broker is None or standing.sensor is None:
             return standing
-        prediction = self.predictions.get((broker, client[0], standing.sensor))
+        prediction = _of_delays(self.predictions, (broker, client[0], standing.sensor))
         return standing if prediction is None else replace(standing, delivered=prediction.delivered_per_s)
+
+
+def _of_delays(predictions: Mapping[CounterName, Prediction], name: CounterName) -> Prediction | None:
+    """The prediction of a counter, if it knows anything of the waits of its clients."""
+    prediction = predictions.get(name)
+    return prediction if prediction is not None and prediction.says_delays else None
 
 
 def _limiting(row: dict[str, Any], members: Hashable) -> frozenset[Hashable]:

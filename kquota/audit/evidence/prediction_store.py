@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
@@ -43,14 +43,11 @@ _ZERO, _UNKNOWN = (0, None), (1, None)
 _NUMBERS: Final = {value: (number, None) for number, value in enumerate(_COMMON) if number > 1}
 
 
-@dataclass(init=False, eq=False)
+@dataclass(eq=False)
 class Predictions(Mapping[CounterName, Prediction]):
     """The prediction of each counter; a prediction is made when it is asked for."""
 
-    _packed: dict[str, str]
-
-    def __init__(self, predictions: Iterable[tuple[CounterName, Prediction]] = ()) -> None:
-        self._packed = dict(_all_packed(predictions))
+    _packed: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._packed)
