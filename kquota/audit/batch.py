@@ -115,11 +115,6 @@ class Batch:
         kind = int(self.kind[0]) if len(self) else REQUEST
         return kind if kind in (MUTATION, CONNECTION) else None
 
-    @property
-    def records(self) -> int:
-        """How many records it is: a topic is a part of a request, which is an event of its own."""
-        return 0 if self.only == MUTATION else len(self)
-
     def take(self, rows: Any) -> Batch:
         """The events at those rows (a mask or indexes)."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}

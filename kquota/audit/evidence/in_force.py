@@ -60,14 +60,13 @@ class InForce:
         named = self._settings.recorded_under
         if named is not None and any(named.snapshots):
             return None
-        holds = are_in_force(self._settings, self._settings.variants[variant], under_test=variant == 0)
-        return RecordedUnder(Source.UNKNOWN if named is None else Source.NONE), holds
+        return RecordedUnder(Source.UNKNOWN if named is None else Source.NONE), are_in_force(self._settings, variant)
 
     def holds(self, judged: Judged) -> bool:
         """Whether the quotas in question of a counter's clients are those under which they were recorded."""
         variant = judged.ref.variant
         quotas, named = self._settings.variants[variant], self._settings.recorded_under
-        if are_in_force(self._settings, quotas, under_test=variant == 0):
+        if are_in_force(self._settings, variant):
             # Of a history nobody says that these brokers had it: a log in which nobody was throttled denies it.
             denied = judged.verdict is Verdict.THROTTLED and judged.logged is not None and not judged.held_back
             return self._settings.in_force or quotas == named or not denied
@@ -93,9 +92,10 @@ class InForce:
         return self._resolvers[name]
 
 
-def are_in_force(settings: AuditSettings, quotas: QuotaHistory, *, under_test: bool = False) -> bool:
-    """Whether these quotas were in force while the export was recorded, as far as the settings say."""
-    return (settings.in_force and under_test) or bool(quotas.changes_ms) or quotas == settings.recorded_under
+def are_in_force(settings: AuditSettings, variant: int) -> bool:
+    """Whether the quotas of a variant were in force while the export was recorded, as far as the settings say."""
+    quotas = settings.variants[variant]
+    return (settings.in_force and variant == 0) or bool(quotas.changes_ms) or quotas == settings.recorded_under
 
 
 def reproduces(judged: Judged) -> bool:

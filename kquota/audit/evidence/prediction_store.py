@@ -71,11 +71,16 @@ class Predictions(Mapping[CounterName, Prediction]):
         return None if packed is None else _verdict(packed)
 
     def update(self, others: Mapping[CounterName, Prediction]) -> None:
-        """Sets the predictions of some counters."""
+        """Sets the predictions of some counters. Many share the prediction of those before them, and then its text."""
         if isinstance(others, Predictions):
             self._packed.update(others._packed)
-        else:
-            self._packed.update(_all_packed(others.items()))
+            return
+        last, packed = None, ""
+        for name, prediction in others.items():
+            if prediction is not last:
+                last = prediction
+                packed = json.dumps([_short(value) for value in _values_of(prediction)], separators=(",", ":"))
+            self._packed[_text(name)] = packed
 
 
 def _text(name: CounterName) -> str:
@@ -86,16 +91,6 @@ def _text(name: CounterName) -> str:
 def _name(text: str) -> CounterName:
     key, length, rest = text.split(" ", 2)
     return rest[: int(length)], key, rest[int(length) :]
-
-
-def _all_packed(predictions: Iterable[tuple[CounterName, Prediction]]) -> Iterator[tuple[str, str]]:
-    """Each prediction as JSON. Many counters share the prediction of those before them, and then share its text."""
-    last, packed = None, ""
-    for name, prediction in predictions:
-        if prediction is not last:
-            last = prediction
-            packed = json.dumps([_short(value) for value in _values_of(prediction)], separators=(",", ":"))
-        yield _text(name), packed
 
 
 def as_recorded(length: int, rate: float, basis: str, recorded_under: RecordedUnder) -> Prediction:

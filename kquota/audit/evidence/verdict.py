@@ -95,10 +95,9 @@ def settled(
     for broker, key, sensor in held:
         sensors[broker, _group(key)].add(sensor)
     known = sensors, handlers, lost
-    in_force = are_in_force(settings, settings.quotas, under_test=True)
-    tested, against = _Settling(result, *known, in_force, settings.in_force).settle(), result.against
-    if against is not None and settings.against is not None:
-        against = _Settling(against, *known, are_in_force(settings, settings.against)).settle()
+    tested, against = _Settling(result, *known, are_in_force(settings, 0), settings.in_force).settle(), result.against
+    if against is not None:
+        against = _Settling(against, *known, are_in_force(settings, 1)).settle()
     throttled = set(_named(tested.findings, Verdict.THROTTLED)) if result.timelines else ()
     timelines = {name: timeline for name, timeline in result.timelines.items() if name in throttled}
     return replace(tested, timelines=timelines, against=against)

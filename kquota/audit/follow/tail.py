@@ -80,8 +80,7 @@ class Tail:
 
         Older files come first, as a log goes on in the newest.
         """
-        files = self._find()
-        present = {_identity(file): file for file in files}
+        present = self._find()
         claimed, newest = set(), dict[Path, int]()
         for followed in self.files:
             folder = Path(followed.path).parent
@@ -89,11 +88,11 @@ class Tail:
         for followed in self.files:
             if not followed.gone and self._is_still(followed, present, newest):
                 claimed.add(followed.identity)
-        for file in files:
-            if _identity(file) not in claimed:
+        for identity, file in present.items():
+            if identity not in claimed:
                 self._meet(file, last=last)
         at = {followed.identity: followed.number for followed in self.files if not followed.gone}
-        self.order = [at[_identity(file)] for file in files if _identity(file) in at]
+        self.order = [at[identity] for identity in present if identity in at]
         increments = [
             (followed.state[1], followed.path, increment)
             for followed in self.files
@@ -129,7 +128,7 @@ class Tail:
         """Raises InputError that says what is wrong with the paths, if anything is."""
         plan_splits(self.paths, self.dialect)
 
-    def _find(self) -> list[File]:
+    def _find(self) -> dict[tuple[int, int], File]:
         present: dict[tuple[int, int], File] = {}
         known = {followed.identity for followed in self.files}
         for path in self.paths:
@@ -149,7 +148,7 @@ class Tail:
             for file in files:
                 if _identity(file) in known or own_document(file) is None:
                     present.setdefault(_identity(file), file)
-        return list(present.values())
+        return present
 
     def _is_still(self, followed: Followed, present: dict[tuple[int, int], File], newest: dict[Path, int]) -> bool:
         """Whether a file is still there; it gets its present path and size.

@@ -34,6 +34,7 @@ from kquota.audit.sources.files import (
 )
 from kquota.audit.sources.mutations import TopicLog
 from kquota.audit.sources.samples import Samples
+from kquota.core.enforcement.kind import MUTATION
 from kquota.core.findings.verdicts import Need, Sight
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.version import NEWEST, Version
@@ -236,7 +237,7 @@ def counted(batch: Batch, settings: ReadSettings, tally: Tally) -> Batch:
     if outside := len(batch) - int(np.count_nonzero(counts)):
         tally.outside += outside
         batch = batch.take(counts)
-    tally.saw(batch.time_ms, batch.records)
+    tally.saw(batch.time_ms, 0 if batch.only == MUTATION else len(batch))  # a topic is a part of a request
     tally.heard(answers_in(batch, every=settings.by_client))
     return batch
 
