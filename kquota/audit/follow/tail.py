@@ -135,10 +135,8 @@ class Tail:
             if is_remote(path):
                 raise InputError(f"{path}: kquota follow reads files of this machine, by their paths")
             if not os.path.exists(path):
-                self.missing += [path] if path not in self.missing and path not in self._seen else []
                 continue
             self._seen.add(path)
-            self.missing = [other for other in self.missing if other != path]
             try:
                 files = find(path)
             except InputError:
@@ -148,6 +146,7 @@ class Tail:
             for file in files:
                 if _identity(file) in known or own_document(file) is None:
                     present.setdefault(_identity(file), file)
+        self.missing = [path for path in dict.fromkeys(self.paths) if path not in self._seen]
         return present
 
     def _is_still(self, followed: Followed, present: dict[tuple[int, int], File], newest: dict[Path, int]) -> bool:
