@@ -89,10 +89,19 @@ class Many:
         reach = Reach(self.snapshot, self.static)
         count, clients = reach.pairs(user, client_id)
         self._check(count, "narrow it by --user or --client")
-        wanted = (client for client in clients if self._has_name(client))
-        self._show(((client, reach.resolve(client)) for client in wanted), with_ip=False)
+        self._each(reach, clients, with_ip=False)
         if not reach.keys:
             note("no quotas of users and client-ids are set")
+
+    def observed(self, file: Path) -> None:
+        """Each client in the file. Raises InputError for what is wrong with the file."""
+        with _opened(file) as lines:
+            with_ip = any(entity.ip is not None for entity in self.snapshot)
+            self._each(Reach(self.snapshot, self.static), read_clients(lines, file), with_ip=with_ip)
+
+    def _each(self, reach: Reach, clients: Iterable[Client], *, with_ip: bool) -> None:
+        wanted = (client for client in clients if self._has_name(client))
+        self._show(((client, reach.resolve(client)) for client in wanted), with_ip=with_ip)
 
     def governed(self, entity: Entity, file: Path | None) -> None:
         """Whom the entity governs, of the clients in the file or else of the known ones; the counts on stderr.

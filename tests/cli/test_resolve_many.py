@@ -96,6 +96,17 @@ def test_which_known_clients_an_entity_governs(kquota: Kquota, file: str, golden
     assert some.complaint.endswith("known clients ('kquota resolve --all' shows the others)")
 
 
+def test_each_observed_client(kquota: Kquota, file: str) -> None:
+    """Each answer is that of resolving the client alone."""
+    done = kquota("resolve", "--clients", "clients.csv", "--match", "user3", "--quotas", file, "-o", "json")
+    found = [validated(line, "resolution") for line in done.out.splitlines()]
+    alone = json.loads(kquota("resolve", "--user", "user3", "--client", "clientA", "--quotas", file, "-o", "json").out)
+    assert (done.code, [each["client"]["client-id"] for each in found]) == (0, ["", "clientA"])
+    assert found[1]["resolutions"]
+    assert all(resolution in alone["resolutions"] for resolution in found[1]["resolutions"])
+    assert kquota("resolve", "--clients", "clients.csv", "--all", "--quotas", file).code == 2
+
+
 def test_clients_come_through_a_pipe(file: str, tmp_path: Path) -> None:
     arguments = ["--who", "user=user1", "--clients", "-", "-o", "json", "--quotas", str(tmp_path / file)]
     usage = '{"user": "user1", "client_id": "x", "api": "produce"}\n'

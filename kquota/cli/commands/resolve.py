@@ -50,8 +50,8 @@ def command(
     ),
     clients: Path | None = value(
         "FILE",
-        "With --who: the clients that were observed, as CSV or JSON lines with the columns user, client_id and ip,"
-        " such as a usage table of the audit; - is standard input.",
+        "Observed clients, alone or with --who: CSV or JSON lines with the columns user, client_id and ip, such as a"
+        " usage table of the audit; - is standard input.",
         type=click.Path(path_type=Path, allow_dash=True),
     ),
     brokers: int | None = count(
@@ -77,7 +77,8 @@ def command(
     --all resolves every user with every client-id that entities name, with any other client-id ('<other>'), and with
     the empty client-id. It lists the keys that are set; --user and --client narrow it. --who turns the question round:
     it lists the clients that an entity governs, among these clients or the observed clients of --clients. With
-    -o json, both print a line for each client. --match limits both to clients with a name like a pattern.
+    -o json, both print a line for each client. --match limits both to clients with a name like a pattern. --clients
+    alone resolves each of its clients.
 
     \b
     Examples:
@@ -87,32 +88,36 @@ def command(
       kquota resolve --client app1 --quotas quotas.yaml --server-properties server.properties --kafka-version 2.8
       kquota resolve --user alice --client app1 --brokers 6 -o tree
       kquota resolve --all -o csv > resolved.csv
+      kquota resolve --clients clients.csv
       kquota resolve --who 'user=<default>' --clients usage.csv
       kquota resolve --who 'user=<default>' --match 'team-a-*'
     """
     facts = session.with_release(facts, source.access)
-    if clients is not None and who is None:
-        raise click.UsageError("--clients goes with --who")
-    if match and who is None and not all_pairs:
-        raise click.UsageError("--match goes with --who or --all")
-    if who is not None or all_pairs:
+    if match and who is None and clients is None and not all_pairs:
+        raise click.UsageError("--match goes with --who, --clients or --all")
+    if who is not None or clients is not None or all_pairs:
         _refuse_for_many(ip, brokers, output)
-        if who is not None and (all_pairs or user is not None or client is not None):
-            raise click.UsageError("--who goes with neither --all nor --user nor --client")
+        named = "--who" if who is not None else "--clients" if clients is not None else ""
+        if named and (all_pairs or user is not None or client is not None):
+            raise click.UsageError(f"{named} goes with neither --all nor --user nor --client")
         entity = None if who is None else Entity.parse(who)
         _, static = _brokers(facts)
         snapshot = facts.enforced(session.load_quotas(source))
         session.warn_ignored(snapshot.ignored)
         many = Many(snapshot, static, match, output, _paths(source, output))
-        if entity is None:
+        if entity is not None:
+            if entity not in snapshot:
+                session.note_slips(snapshot, dict(entity.parts))
+            many.governed(entity, clients)
+        elif clients is not None:
+            many.observed(clients)
+        else:
             many.all(user, client)
-            return None
-        if entity not in snapshot:
-            session.note_slips(snapshot, dict(entity.parts))
-        many.governed(entity, clients)
         return None
     if user is None and client is None and ip is None:
-        raise click.UsageError("whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, or --who")
+        raise click.UsageError(
+            "whom to resolve? Give --user NAME, --client NAME or --ip ADDRESS; or --all, --clients or --who"
+        )
     if user == "" or ip == "":
         raise InputError("an empty name cannot be resolved", hint="connections without a user are ANONYMOUS")
     names: dict[EntityType, str | None]
