@@ -92,7 +92,7 @@ def test_a_narrow_screen_has_until_rather_than_the_age() -> None:
     assert _COLUMNS[names.index("SHARE")].spare, "a name of a client is not cut off for it"
 
 
-def test_explain(kquota: Kquota) -> None:
+def test_explain(kquota: Kquota, tmp_path: Path) -> None:
     done = kquota("top", *LIVE, "--explain", "client-id=sensor-gw")
 
     assert done.code == 0
@@ -103,6 +103,12 @@ def test_explain(kquota: Kquota) -> None:
     assert "  client-id=sensor-gw (producer_byte_rate, THROTTLED)\n  next: --explain with one of them" in possible
     nobody = kquota("top", *LIVE, "--explain", "ip=10.0.0.1")
     assert nobody.complaint.startswith("kquota: no counter that was read holds ip=10.0.0.1 (")
+    nowhere = ("--explain", "client-id=nowhere", "--key")
+    of_user = kquota("top", *LIVE, *nowhere, "connection_creation_rate").complaint
+    assert "the user's counter is charged: 'kquota resolve --all --client nowhere' shows where" in of_user
+    (tmp_path / "page.prom").write_text('kafka_server_quota_byte_rate{resource="Produce",user="alice"} 1\n')
+    calm = kquota("top", "--metrics", "page.prom", "--quotas", QUOTAS, *nowhere, "producer_byte_rate").out
+    assert "  user=alice (producer_byte_rate, " in calm
 
 
 THREE = """kafka_server_quota_byte_rate{{resource="Produce",user="alice",clientId="loader"}} {pair}

@@ -6,6 +6,7 @@ import contextlib
 import io
 import math
 import os
+import shlex
 import sys
 import time
 from collections import Counter
@@ -516,14 +517,18 @@ def _explained(subject: str, screen: _Screen) -> View:
     seen = screen.seen()
     held = concerning(wanted, seen, screen.watching.brokers)
     charged, others = (tuple(filter(screen.wanted.selects, uses)) for uses in held)
-    possible = [*filter(_is_hot, others)]
+    possible = [*filter(_is_hot, others)] or ([] if charged else others)
     if not charged and not possible:
         nobody = [f"no counter that was read holds {safe(subject)}"]
         if seen.look.missing:
             nobody.append(screen.nobody(seen, (), now(), safe(subject)))
         if seen.look.unread:
             nobody.append(_unread(seen.look))
-        raise InputError("; ".join(nobody), hint="'kquota top --all' shows all; a counter is gone after an idle hour")
+        hint = "'kquota top --all' shows all; a counter is gone after an idle hour"
+        if wanted.user is None and isinstance(wanted.client_id, str):
+            hint += "; where a quota of users governs, the user's counter is charged: 'kquota resolve --all --client"
+            hint += f" {safe(shlex.quote(wanted.client_id))}' shows where"
+        raise InputError("; ".join(nobody), hint=hint)
     limited = [use for use in charged if use.limit is not None]
     explanations = [[*screen.explained(uses, seen)] for uses in together(limited) or together(charged)[:1]]
     now_ms = now()
