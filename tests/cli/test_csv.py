@@ -293,3 +293,14 @@ def test_a_comma_in_a_table_with_commas_is_named(kquota: Kquota, tmp_path: Path)
     (tmp_path / "t.csv").write_text('user,producer_byte_rate\na,"1 001,5 MB/s"\n')
     refused = kquota("lint", "t.csv").err
     assert "line 2, column 2: producer_byte_rate: 1 001,5 MB/s has a comma" in refused
+
+
+def test_two_decimal_marks_in_one_table_are_refused(kquota: Kquota, tmp_path: Path) -> None:
+    """With semicolons, both were read; a negative number with a comma had an unknown unit."""
+    table = tmp_path / "t.csv"
+    table.write_text("user;producer_byte_rate\na;2.5 MB/s\nb;2,5 MB/s\nc.1,5;1,5 MB/s\n")
+    assert (
+        "t.csv: two marks stand before decimals: '.' in line 2, ',' in line 3 (use one" in kquota("lint", "t.csv").err
+    )
+    table.write_text("user;producer_byte_rate\na;-2,5 MB/s\n")
+    assert "producer_byte_rate: -2,5 MB/s must be greater than 0" in kquota("lint", "t.csv").err

@@ -37,6 +37,7 @@ _RATE = re.compile(r"(?:/s|bps|%)[)\]]?\Z")
 """How a heading ends that is none to leave out: it may be a quota, which would be lost."""
 _SHORT = re.compile(r"(?:(produce)r?|consumer?|fetch)(?:_rate|_byte_rate)?\Z")
 _NUMBER = re.compile(r"(?<=[ '])\d[\d.,]*")
+_DECIMALS = re.compile(r"\d([.,])\d+(?![\d.,])")
 _LINE = re.compile(r"(?<=, line )\d+")
 _FEW: Final = 3
 """Lines with the same mistake that are named."""
@@ -111,12 +112,16 @@ def read(name: object, text: str, meant: Mapping[str, str] | None = None) -> tup
     mistakes: list[InputError] = []
     columns: list[str] = []
     units: dict[str, str] = {}
+    marks: dict[str, int] = {}  # what stands before decimals, and in which line first
     for line, cells in _cells(name, csv.reader(io.StringIO(text, newline=None), delimiter=separator, strict=True)):
         where = f"{name}, line {line}"
         try:
             if columns:
                 entity = _add(quotas, columns, cells, where, units, mistakes, first, decimal_comma=separator == ";")
                 first.setdefault(entity, line)
+                numbers = (cell for column, cell in zip(columns, cells, strict=False) if column in (*_KEYS, "value"))
+                for mark in filter(None, map(_DECIMALS.search, numbers)):
+                    marks.setdefault(mark[1], line)
             elif len([*filter(str.strip, cells)]) > 1:  # else a title
                 columns = _columns(cells, where, meant or {}, mistakes)
                 matches = {column: _UNIT.search(cell.strip()) for column, cell in zip(columns, cells, strict=False)}
@@ -129,6 +134,9 @@ def read(name: object, text: str, meant: Mapping[str, str] | None = None) -> tup
             break
     if not columns and not mistakes:
         raise InputError(f"{name}: a table without headings", hint=_HINT)
+    if len(marks) > 1:
+        where = ", ".join(f"{mark!r} in line {line}" for mark, line in marks.items())
+        mistakes.append(InputError(f"{name}: two marks stand before decimals: {where}", hint="use one in all rows"))
     kinds = [*_kinds(mistakes)]
     if len(kinds) > MOST:
         kinds[MOST:] = [InputError(f"{name}: and {len(kinds) - MOST} more mistakes")]
@@ -279,7 +287,7 @@ def _value(key: QuotaKey, text: str, unit: str, decimal_comma: bool, *, wide: bo
         )
     cell = text
     text = re.sub(r"\A[1-9]\d{0,2}(?: \d{3})+(?!\d)", lambda match: match[0].replace(" ", ""), text)
-    if decimal_comma and (whole := re.match(r"(\d*|[1-9]\d{0,2}(?:\.\d{3})+),\d+(?![\d.,])", text)):
+    if decimal_comma and (whole := re.match(r"(-?\d*|[1-9]\d{0,2}(?:\.\d{3})+),\d+(?![\d.,])", text)):
         text = text.replace(whole[1], whole[1].replace(".", ""), 1).replace(",", ".")
     if not decimal_comma and re.match(r"\d+,\d", text):
         raise InputError(
