@@ -125,8 +125,6 @@ class Seen(NamedTuple):
     """The kinds that fit one connection, the most probable first."""
 
     guesses: Sequence[Guess]
-    held_back: bool
-    """Whether the broker delayed it."""
     drained: bool
     """Whether its queue was empty again before the recording ended: then it got all that it wanted."""
 
@@ -161,7 +159,7 @@ def producer(requests: Requests) -> Seen:
     between = [_at_pace(queue, first) if first >= _ENOUGH else _between_mutes(queue, waited)]
     between = between if held_back and not unsized else []
     if len(times) < _ENOUGH:
-        return Seen([queue, *([waits] if unsized else between)], held_back, drained)
+        return Seen([queue, *([waits] if unsized else between)], drained)
     eager = waits._replace(kind=SATURATING, thinks=np.minimum(thinks, 0), why="requests come back to back")
     # Of the gaps the least, and the usual one.
     least, typical = np.quantile(free, [0.05, 0.5]).tolist() if len(free) else (0.0, 0.0)
@@ -194,7 +192,7 @@ def producer(requests: Requests) -> Seen:
     # Without sizes nobody knows whether what waits goes out in one request, or in as many as were recorded.
     elif unsized and all(guess.kind == PACED for guess in guesses):
         guesses.append(waits)
-    return Seen(guesses, held_back, drained)
+    return Seen(guesses, drained)
 
 
 def consumer(requests: Requests) -> Seen:
@@ -259,7 +257,7 @@ def consumer(requests: Requests) -> Seen:
         # What one response left, the next one brought at once.
         capped = f"{guesses[0].why}, up to {largest:,} bytes at once"
         guesses = [guesses[0]._replace(max_bytes=largest, why=capped), *guesses]
-    return Seen(guesses, held_back, drained)
+    return Seen(guesses, drained)
 
 
 def resent(guess: Guess, charged_ms: Int64s) -> Guess | None:

@@ -87,7 +87,6 @@ class Model(NamedTuple):
     """Thread time of each recorded request."""
     exempt: bool
     """Whether its thread time is not charged."""
-    connection: int
 
 
 def simulated(
@@ -204,16 +203,14 @@ def models_of(group: Sequence[SimulatedCounter], rows: Mapping[int, Rows]) -> li
         for seen, at in _seen(own, api):
             of_time = int(owner[at].max())
             # A produce request without an answer (acks=0) has no thread time in the log: brokers do not charge it.
-            models.append(
-                Model(seen, api, Charged(place, of_time), nanos[at], of_time == NONE, int(own.connection[at][0]))
-            )
+            models.append(Model(seen, api, Charged(place, of_time), nanos[at], of_time == NONE))
     for counter in timed:
         own = rows[counter.number].take(left[counter.number])
         if len(own):
             for seen, at in _seen(own, _OTHER_API):
                 charged = Charged(NONE, group.index(counter))
                 nanos = own.size[at]
-                models.append(Model(seen, _OTHER_API, charged, nanos, False, int(own.connection[at][0])))
+                models.append(Model(seen, _OTHER_API, charged, nanos, False))
     return models
 
 

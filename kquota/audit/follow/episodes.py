@@ -142,7 +142,6 @@ class Episodes:
 class Use(NamedTuple):
     """What some requests of one client in one counter add up to."""
 
-    events: int
     value: int
     delayed: int
     """How many the replay delays."""
@@ -165,7 +164,7 @@ class Recent:
         logged = np.zeros(len(rows), np.int64) if part.throttle_ms is None else np.maximum(part.throttle_ms[rows], 0)
         columns = (
             *(part.counters[part.owners(rows)], part.member[rows], part.times[rows] // _STEP_MS),
-            *(np.ones(len(rows)), part.values[rows], delays[rows] > 0, logged > 0, logged),
+            *(part.values[rows], delays[rows] > 0, logged > 0, logged),
         )
         new = pa.table([column.astype(np.int64) for column in columns], names=self._rows.column_names)
         self._rows = _added_up(pa.concat_tables([self._rows, new]), [*_KEYS])

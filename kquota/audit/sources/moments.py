@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 FORMS: Final = (
@@ -68,21 +68,12 @@ _EARLY_MS, _LATE_MS = -2_000, 60_000
 UNSEEN: Final[tuple[float, ...]] = tuple(500 / 10**digits for digits in range(10))
 
 
-class Layout(NamedTuple):
-    """Where a time stands in what is before a request: its second, its zone, the digits of its fraction."""
-
-    second: int
-    zone: int
-    zone_end: int
-    fraction: int
-    fraction_end: int
-
-
-def layout_before(text: str, zone: tzinfo) -> Layout | None:
+def layout_before(text: str, zone: tzinfo) -> tuple[int, ...] | None:
     """Where the time stands that `last_moment` finds before the end of a text; None for nowhere usual.
 
-    It stands there in any text that differs in digits only. Behind a quotation mark or a tag, names may be quoted, and
-    a nearer time may follow.
+    It is where its second begins, where its zone begins and ends, and where the digits of its fraction do. It stands
+    there in any text that differs in digits only. Behind a quotation mark or a tag, names may be quoted, and a nearer
+    time may follow.
     """
     stamps = list(STAMP.finditer(text))
     if not stamps or _QUOTES.search(text):
@@ -94,7 +85,7 @@ def layout_before(text: str, zone: tzinfo) -> Layout | None:
     if time is None or _moment(stamp, zone) != time[0]:
         return None
     spans = (stamp.span(name) for name in ("zone", "fraction"))
-    return Layout(stamp.start(), *(max(place, 0) for span in spans for place in span))
+    return (stamp.start(), *(max(place, 0) for span in spans for place in span))
 
 
 def last_moment(line: str, end: int, zone: tzinfo) -> tuple[float, bool] | None:

@@ -25,7 +25,7 @@ from kquota.audit.sources.charged import SLOTS, Shown, charge
 from kquota.audit.sources.data_log import DATA_APIS, ID, DataLog
 from kquota.audit.sources.envelope import START
 from kquota.audit.sources.joints import Learner
-from kquota.audit.sources.moments import Layout, layout_before, second_of
+from kquota.audit.sources.moments import layout_before, second_of
 from kquota.audit.sources.mutations import TOLD_APIS
 from kquota.audit.sources.names import WIDTH, Names
 from kquota.audit.sources.request_line import EXEMPT_APIS, NO_NAMES
@@ -203,7 +203,7 @@ class Scanner:
     def _learn(self, shape: int, before: bytes) -> None:
         """Learns where the time stands in what has that shape."""
         self._shapes += 1
-        layout: Layout | None = None
+        layout = None
         try:
             text = before.decode()
             if self._shapes <= _MOST_SHAPES and text.isascii() and "\n" not in text and START not in text:
