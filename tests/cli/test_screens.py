@@ -18,6 +18,7 @@ from kquota.cli.text import Column, Layout, print_table, set_layout
 from kquota.cli.views import Csv, show
 from kquota.core.findings.finding import Basis, Finding
 from kquota.core.findings.prediction import UNKNOWN, Interval, Prediction
+from kquota.core.findings.verdicts import Verdict
 from tests.cli.test_report import recorded
 
 WIDTHS = (80, 100, 120, 200)
@@ -126,6 +127,10 @@ def test_the_answer_is_a_sentence() -> None:
     assert words.answer([replace(alice, prediction=None)]) == (
         "1 of 1 counter throttled somebody; worst: user alice, 42 % of its requests delayed, 2.0 s at the longest"
     )
+    unknown = replace(alice, prediction=None, verdict=Verdict.UNDETERMINED)
+    calm = replace(unknown, verdict=Verdict.NOT_THROTTLED)
+    assert words.answer([unknown]) == "1 of 1 counter undetermined"
+    assert words.answer([unknown, calm, calm]) == "1 of 3 counters undetermined, nobody throttled by the rest"
     told = replace(alice, prediction=predicted(0.42))
     assert words.answer([told]) == (
         "1 of 1 counter throttled somebody; worst: user alice, muted 42 % of the time,"

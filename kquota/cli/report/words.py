@@ -256,20 +256,23 @@ def answer(
     """What an audit found, in one sentence: how many counters throttled somebody, and who fares worst.
 
     The findings are in the order of `AuditResult.found`. `answers` are what the brokers themselves answered: where no
-    counter throttles for certain, and they say that somebody was throttled, they come first. `quotas` are counted
-    beside the counters.
+    counter throttles for certain, and they say that somebody was throttled, they come first. Else the undetermined
+    counters do. `quotas` are counted beside the counters.
     """
     throttled, undetermined = of_concern(findings)
     count = len(findings)
     text = f"{len(throttled):,} of {many(count, 'counter')} throttled somebody"
+    rest = f", {len(undetermined):,} undetermined" if undetermined else ""
     if not throttled:
         logged = throttled_clients(answers)
         text = f"nobody throttled by {many(count, 'counter')}" if count else "nobody throttled: no client has a limit"
         if logged:
             text = f"in the log itself, the brokers throttled {logged}; under these quotas:"
             text += f" none of {many(count, 'counter')} for certain" if count else " no client has a limit"
-    if undetermined:
-        text += f", {len(undetermined):,} undetermined"
+        elif undetermined:
+            text = f"{len(undetermined):,} of {many(count, 'counter')} undetermined"
+            rest = ", nobody throttled by the rest" if count > len(undetermined) else ""
+    text += rest
     if quotas:
         text += f" ({count_text(quotas)})"
     if throttled:
