@@ -11,7 +11,7 @@ from kquota.cli.params import Writing
 from kquota.cli.streams import ask, note, on_terminal, once, quiet, say, warn
 from kquota.cli.text import safe
 from kquota.core.change.plan import Objection, Severity
-from kquota.core.change.review import FELT, UNSEEN, standing
+from kquota.core.change.review import CHANGED_SHARE, DELETED_SHARE, FELT, UNSEEN, standing
 from kquota.documents.journal import Entry
 from kquota.errors import Refused
 
@@ -45,7 +45,11 @@ def foretell(objections: Iterable[Objection]) -> None:
         Severity.WARNING: "",
     }
     chosen = [objection for objection in objections if objection.severity > Severity.WARNING or objection.name in FELT]
-    announce(replace(objection, message=f"{words[objection.severity]}{objection.message}") for objection in chosen)
+    lifts = {DELETED_SHARE.name: " (--max-deleted allows more)", CHANGED_SHARE.name: " (--max-changed allows more)"}
+    announce(
+        replace(objection, message=f"{words[objection.severity]}{objection.message}{lifts.get(objection.name, '')}")
+        for objection in chosen
+    )
 
 
 def refuse(objections: Sequence[Objection], given: Writing) -> None:

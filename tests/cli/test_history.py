@@ -100,6 +100,7 @@ def test_history_says_until_when_a_recording_runs(kquota: Kquota, tmp_path: Path
     for expires in (4_102_444_800_000, 1):
         Journal(tmp_path).begin(Entry("", "kafka://h:1", "record", 0, Plan(()), expires=expires, levels=levels))
     over, runs = rows(kquota, "--journal", str(tmp_path))
+    assert len(rows(kquota, "--journal", str(tmp_path), "--leases")) == 2, "reconcile ends recordings, too"
     begun = Journal(tmp_path).read().entries[0].id
     Journal(tmp_path).begin(Entry("", "kafka://h:1", "undo", 0, Plan(()), undoes=begun))
     assert "  undo     1 logger  " in rows(kquota, "--journal", str(tmp_path))[0]

@@ -405,3 +405,13 @@ def test_what_is_for_a_time_is_taken_back(cluster: Cluster, tmp_path: Path) -> N
     done = cluster("reconcile")
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith("nothing is due; no lease (journal ")
+
+
+def test_a_plan_of_too_large_a_share_names_what_allows_it(kquota: Kquota, tmp_path: Path) -> None:
+    for name, value in (("before", 1), ("after", 2)):
+        users = "".join(
+            f"  - {{entity: {{user: u{n}}}, values: {{producer_byte_rate: {value}MB}}}}\n" for n in range(12)
+        )
+        (tmp_path / f"{name}.yaml").write_text(f"kind: kquota.quotas\nversion: 1\nquotas:\n{users}")
+    said = kquota("plan", "after.yaml", "--quotas", "before.yaml").err
+    assert "refuse this: it would change 12 of 12 entities (100 %, at most 50 %) (--max-changed allows more)" in said

@@ -122,7 +122,7 @@ def test_a_broker(kquota: Kquota, tmp_path: Path) -> None:
         told = kquota("sandbox", "status", "--dir", json.loads(again.out)["directory"]).err
         assert "broker.log" in told, "which of the two it is shows the folder"
         log = json.loads(again.out)["request_log"]
-        record = ("record", "--bootstrap-server", connect, "--log", log)
+        record = ("record", "--bootstrap-server", connect, "--log", log, "--size", "1GB")
         assert f"its requests: kquota {' '.join(record)}\n" in told
         assert kquota(*record, "--for", "90s", "--dry-run").code == 0
         other = kquota("sandbox", "start", KQUOTA_SANDBOX="here")

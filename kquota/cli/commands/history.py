@@ -43,7 +43,7 @@ def command(
     prune: int | None = lasting(
         "Delete the oldest entries, as 90d, up to the first that has a lease or no outcome; undo forgets them."
     ),
-    leases: bool = flag("Only writes of values that have still to end ('kquota help temporary')."),
+    leases: bool = flag("Only values and recordings that have still to end ('kquota help temporary')."),
     journal: Path = params.JOURNAL,
     given: Given = params.GIVEN,
 ) -> View:
@@ -91,7 +91,9 @@ def command(
     )
     entries = entries if count is None else entries[-count:]
     if leases:
-        entries = tuple(entry for entry in entries if any(lease.is_on for lease in by_entry.get(entry.id, ())))
+        on = {entry.id for entry in entries if entry.levels and pages.can_be_undone(entry)}  # which reconcile ends, too
+        on |= {lease.entry.id for of_entry in by_entry.values() for lease in of_entry if lease.is_on}
+        entries = tuple(entry for entry in entries if entry.id in on)
 
     def document() -> Document:
         unreadable = [{"file": name, "reason": why} for name, why in pages.unreadable]

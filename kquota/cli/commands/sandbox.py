@@ -146,7 +146,7 @@ def _running(state: SandboxState, server: Server, which: Which) -> View:
     if state.metrics is not None:
         note(f"its metrics: kquota top --metrics {state.metrics}")
     if requests is not None:
-        note(f"its requests: kquota record {where} --log {shlex.quote(requests)}")
+        note(f"its requests: kquota record {where} --log {shlex.quote(requests)} --size 1GB")
     if users:
         options = f"--bootstrap-server {state.login} --command-config {shlex.quote([*users.values()][-1])}"
         note(f"every client of {state.connect} is ANONYMOUS; at {state.login} log in {', '.join(users)}:")
