@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
 import numpy as np
@@ -135,6 +135,11 @@ class Findings(Sequence[Finding]):
         logged = pc.fill_null(table.column("logged_throttled_events"), -1)
         unmet = pc.or_(pc.equal(logged, 0), pc.and_(pc.less(logged, 0), pc.equal(table.column("events"), 0)))
         return self._where(pc.invert(unmet)), self._where(unmet)
+
+    def named(self, names: Collection[tuple[str, str]]) -> Findings:
+        """The counters of all brokers with these keys and sensors."""
+        own = cells_of(self._table.select(NAME).take(self._order), "key", "sensor")
+        return self._where(np.fromiter((name in names for name in own), bool, len(self)))
 
     def _where(self, rows: Any) -> Findings:
         return Findings(self._table, self._predictions, self._order[np.flatnonzero(rows)])

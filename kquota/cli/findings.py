@@ -29,6 +29,7 @@ from kquota.cli.text import (
 from kquota.cli.text import markdown as as_markdown
 from kquota.cli.views import Csv, Document, Note, Part, Table, View, csv_of, markdown_of, table_of
 from kquota.core.findings.finding import Basis, Finding, limits_under, of_concern
+from kquota.core.findings.together import over_brokers
 from kquota.core.findings.verdicts import Verdict
 from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.entity import Entity
@@ -148,7 +149,9 @@ def summary(result: AuditResult, settings: AuditSettings, quotas_from: str = "")
     if quotas_from:
         paragraphs[0] += f" Quotas: {as_markdown(quotas_from)}."
     if shown:
-        paragraphs.append(markdown_of(_table(result, settings, shown[:MOST_ROWS], in_markdown=True), " "))
+        names = {(finding.key.value, finding.sensor) for finding in shown[:MOST_ROWS]}
+        rows = over_brokers(findings.named(names))
+        paragraphs.append(markdown_of(_table(result, settings, rows, in_markdown=True), " "))
     if len(shown) > MOST_ROWS:
         paragraphs.append(f"{many(len(shown) - MOST_ROWS, 'counter')} more: `kquota audit -o json`.")
     return "\n\n".join([*paragraphs, *words.markdown_lines(result.quotas, warned=warned())])
@@ -194,9 +197,10 @@ def _screen(
         yield Note(safe(f"quotas: {quotas_from}"))
     for time_ms, reason in islice(settings.quotas.changes_within(*quality.period), MOST_NOTES):
         yield Note(safe(f"quotas changed at {moment(time_ms)} UTC{reason and ': ' + reason}"))
+    names = {(finding.key.value, finding.sensor) for finding in shown}
     if shown:
-        yield _table(result, settings, shown, wide=wide)
-    if (left_out := len(throttled) + len(left) - len(shown)) > 0:
+        yield _table(result, settings, shown if wide else over_brokers(findings.named(names)), wide=wide)
+    if (left_out := len(throttled) + len(left) - len(throttled.named(names)) - len(left.named(names))) > 0:
         yield Note(f"left out, with less harm: {many(left_out, 'counter')} (--all shows all, -o csv too)")
     if folded:
         text = f"{many(len(folded), 'undetermined limit')} without a throttled request in the log"
@@ -255,8 +259,8 @@ def _table(
     return table_of(
         shown,
         [
-            brokers and (Column("BROKER"), lambda row: row.broker),
             (Column("WHO", style="bold"), lambda row: named(row.subject)),
+            brokers and (Column("BROKER"), lambda row: row.broker),
             wide and (Column("COUNTER"), lambda row: row.sensor),
             (
                 Column("QUOTA", style="cyan", least=key_width),

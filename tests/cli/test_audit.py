@@ -56,6 +56,26 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: 
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_row_is_of_all_brokers(kquota: Kquota, tmp_path: Path) -> None:
+    """The worst one is named, and `-o wide` has a row for each."""
+    logs = tmp_path / "logs"
+    for broker, size in (("broker-7", "40105"), ("broker-8", "90105")):
+        (logs / broker).mkdir(parents=True)
+        lines = (
+            "".join(LINE % (n, n % 2) for n in range(9))
+            .replace("40105", size)
+            .replace("10.0.0.1:", f"10.0.{size[0]}.1:")
+        )
+        (logs / broker / "kafka-request.log").write_text(lines)
+    done = kquota("audit", "logs", "--quotas", "quotas.json")
+    (row,) = [line for line in done.out.splitlines() if "user alice" in line]
+    assert "broker-8 and 1 more" in row
+    assert "of 18" in row
+    assert "worst: user alice on broker-8, " in done.err
+    wide = kquota("audit", "logs", "--quotas", "quotas.json", "-o", "wide").out.splitlines()
+    assert [line.split("  ")[1].strip() for line in wide[1:]] == ["broker-8", "broker-7"]
+
+
 def test_a_time_of_the_day_is_the_last_one(kquota: Kquota, tmp_path: Path) -> None:
     begin = datetime.now(UTC) - timedelta(hours=1)
     lines = "".join(LINE % (n, n % 2) for n in range(9)).replace("2026-03-11 09:00", f"{begin:%Y-%m-%d %H:%M}")

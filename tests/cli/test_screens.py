@@ -125,7 +125,8 @@ def test_the_answer_is_a_sentence() -> None:
     for prediction in (None, silent):
         assert words.suffering(replace(alice, prediction=prediction)) == replayed
     assert words.answer([replace(alice, prediction=None)]) == (
-        "1 of 1 counter throttled somebody; worst: user alice, 42 % of its requests delayed, 2.0 s at the longest"
+        "1 of 1 counter throttled somebody; worst: user alice on broker 1, 42 % of its requests delayed,"
+        " 2.0 s at the longest"
     )
     unknown = replace(alice, prediction=None, verdict=Verdict.UNDETERMINED)
     calm = replace(unknown, verdict=Verdict.NOT_THROTTLED)
@@ -133,7 +134,7 @@ def test_the_answer_is_a_sentence() -> None:
     assert words.answer([unknown, calm, calm]) == "1 of 3 counters undetermined, nobody throttled by the rest"
     told = replace(alice, prediction=predicted(0.42))
     assert words.answer([told]) == (
-        "1 of 1 counter throttled somebody; worst: user alice, muted 42 % of the time,"
+        "1 of 1 counter throttled somebody; worst: user alice on broker 1, muted 42 % of the time,"
         " about 1.8 s (1.5 s to 2.0 s) at the longest"
     )
     wide = predicted(0.42, muted_share=Interval(0.19, 0.42, 1.0), throttle_time_max_ms=Interval(1100.0, 1100.0, None))

@@ -18,6 +18,7 @@ from kquota.cli.report import MOST, words
 from kquota.cli.streams import warned
 from kquota.cli.text import many, moment, rate_text, records_text, safe
 from kquota.core.findings.finding import Finding, limits_under
+from kquota.core.findings.together import over_brokers
 from kquota.core.findings.whatif import Comparison
 from kquota.core.quotas.quota import QuotaKey, Value, humanize, limit_text, share_of_limit
 from kquota.errors import InputError
@@ -96,9 +97,9 @@ def _shown(value: Any) -> Any:
 def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
     rows, quality = [*result.found], result.quality
     throttled = [row for row in rows if row.throttled]
-    undetermined = [row for row in rows if row.undetermined]
+    together = over_brokers(rows)
     calm = [row for row in rows if not row.throttled and not row.undetermined]
-    near = sorted((row for row in calm if _peak(row) >= NEAR), key=_peak, reverse=True)
+    near = sorted((row for row in over_brokers(calm) if _peak(row) >= NEAR), key=_peak, reverse=True)
     bases = {row.basis.value for row in rows}
     step = words.next_step({row.entity for row in throttled}, {row.basis.value for row in throttled}, reported=True)
     first, last = quality.period
@@ -121,11 +122,11 @@ def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
         "period_length": words.length(last - first),
         "day": day + comma if comma else "",
         "brokers": sorted({row.broker for row in rows} - {""}),
-        "most": MOST,
         "most_rows": MOST_ROWS,
         "limits": limits,
-        "throttled": throttled,
-        "undetermined": undetermined,
+        "worst": throttled[:MOST],
+        "throttled": [row for row in together if row.throttled],
+        "undetermined": [row for row in together if row.undetermined],
         "near": near,
         "calm": len(calm),
         "highest": words.share(max(map(_peak, calm)), 1) if calm else "",

@@ -276,7 +276,9 @@ def answer(
     if quotas:
         text += f" ({count_text(quotas)})"
     if throttled:
-        text += f"; worst: {throttled[0].subject}, {suffering(throttled[0])}"
+        broker = throttled[0].broker
+        on = broker and f" on {'broker ' * broker.isdigit()}{broker}"
+        text += f"; worst: {throttled[0].subject}{on}, {suffering(throttled[0])}"
     return text
 
 
