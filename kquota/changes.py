@@ -101,7 +101,7 @@ def plan(
             if result.error is not None:
                 raise result.error
         return answered.plan
-    return with_review(replace(made, cluster=cluster_of(cluster)), current, guards)
+    return placed(with_review(replace(made, cluster=cluster_of(cluster)), current, guards), cluster)
 
 
 def apply(

@@ -12,7 +12,7 @@ from kquota.backends import QuotaBackend
 from kquota.backends.zookeeper import Address, ZooKeeperBackend
 from kquota.backends.zookeeper.requests import REQUEST_BYTES, MultiRead
 from kquota.backends.zookeeper.writer import Writer
-from kquota.changes import rehearse
+from kquota.changes import plan, rehearse
 from kquota.core.change.lint import Severity, lint
 from kquota.core.quotas.alteration import Alteration
 from kquota.core.quotas.entity import DEFAULT, Entity, EntityType
@@ -138,6 +138,18 @@ def test_brokers_are_counted_that_are_registered(backend: ZooKeeperBackend, znod
     for number in (1, 2, 1001):
         znodes.create(f"/brokers/ids/{number}", b"{}", makepath=True)
     assert backend.broker_count() == 3
+
+
+def test_a_missing_chroot_is_asked_about(backend: ZooKeeperBackend, znodes: Any) -> None:
+    """Of every plan: where no broker was ever registered, none reads it."""
+    wish = {Entity(user="alice"): {QuotaKey.PRODUCER_BYTE_RATE: 1024}}
+    for path, asked in ((None, []), ("/kafka/brokers/ids", ["no-broker"]), ("/brokers/ids", [])):
+        if path is not None:
+            znodes.create(path, makepath=True)
+        alterations = [Alteration(entity, values) for entity, values in wish.items()]
+        for planned in (plan(backend, wish), rehearse(backend, alterations).plan):
+            assert [objection.name for objection in planned.objections] == asked
+    backend.alter([rate(USER)])
 
 
 def test_what_zookeeper_refuses_is_said(backend: ZooKeeperBackend) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from kquota.backends import cluster_of
+from kquota.changes import placed
 from kquota.cli import grammar, params, session
 from kquota.cli.exit_codes import ExitCode
 from kquota.cli.streams import note, say, warn
@@ -78,7 +79,7 @@ def command(
                 return ExitCode.OK
             made = plan_of_edit(current, shown, file.desired, file.unmanaged)
             made = replace(made, cluster=cluster_of(backend), existing=len(current))
-            code = carry_out(with_review(made, current, file.guards), backend, terms, file.labels)
+            code = carry_out(placed(with_review(made, current, file.guards), backend), backend, terms, file.labels)
             keep = code not in (ExitCode.OK, ExitCode.OUTPUT)
             return code
         finally:
