@@ -88,7 +88,7 @@ def command(
       kquota resolve --client app1 --quotas quotas.yaml --server-properties server.properties --kafka-version 2.8
       kquota resolve --user alice --client app1 --brokers 6 -o tree
       kquota resolve --all -o csv > resolved.csv
-      kquota resolve --clients clients.csv
+      kquota resolve --clients usage.csv
       kquota resolve --who 'user=<default>' --clients usage.csv
       kquota resolve --who 'user=<default>' --match 'team-a-*'
     """
