@@ -15,7 +15,7 @@ from kquota.core.enforcement.kernel import kernel_for
 from kquota.core.quotas.quota import QuotaKey
 from kquota.core.quotas.snapshot import Ignored, QuotaSnapshot
 from kquota.core.quotas.version import CONNECTION_RATES, approximations, format_version
-from kquota.core.simulation.engine import expected_events
+from kquota.core.simulation.engine import expected_events, part_of
 from kquota.core.simulation.engine import simulate as simulate_workload
 from kquota.core.simulation.result import Simulation, widened
 from kquota.core.simulation.workload import Brokers, Workload, enforced_workload
@@ -143,12 +143,19 @@ class Ready:
     def run(self, progress: Callable[[float], None] | None = None) -> Simulation:
         """Runs it; `progress` gets the share that is done, from 0 to 1. Raises InputError for an unusable value."""
         using = kernel_for("run_traffic", EVENT_S * expected_events(self.workload))
-        generation = self.generation
-        result = simulate_workload(self.workload, self.quotas, generation=generation, using=using, progress=progress)
+        plays = [self.workload] if self.spread is None else [self.workload, self.spread]
+        result, *spread = (
+            simulate_workload(
+                play,
+                self.quotas,
+                generation=self.generation,
+                using=using,
+                progress=progress and part_of(progress, number, len(plays)),
+            )
+            for number, play in enumerate(plays)
+        )
         result = replace(result, notes=self.omissions)
-        if self.spread is None:
-            return result
-        return widened(result, simulate_workload(self.spread, self.quotas, generation=generation, using=using))
+        return widened(result, *spread) if spread else result
 
 
 def ready(traffic: Traffic, quotas: QuotaSnapshot, samples: int | None = None, seconds: int | None = None) -> Ready:

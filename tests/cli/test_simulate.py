@@ -139,6 +139,20 @@ def test_exempt_thread_time_is_measured_and_charged_to_nobody(kquota: Kquota, op
     assert counter["total"] == pytest.approx(600 * 0.000_001)  # seconds, of the heartbeats alone
 
 
+def test_a_size_that_is_not_given_is_said(kquota: Kquota, tmp_path: Path) -> None:
+    clients = "".join(
+        f"  - {{name: {name}, user: alice, api: produce, pace: 1{size}}}\n" for name, size in SIZES.items()
+    )
+    quotas = "quotas:\n  - {entity: {user: alice}, values: {producer_byte_rate: 1MB}}\n"
+    (tmp_path / "w.yaml").write_text(f"kind: kquota.workload\nversion: 1\nduration: 10s\n{quotas}clients:\n{clients}")
+    assert kquota("simulate", "w.yaml").err.startswith(
+        "requests of 16384 bytes ('size' in the workload changes it): 'a'\n"
+    )
+
+
+SIZES = {"a": "", "b": ", size: 1000"}
+
+
 @pytest.mark.parametrize(("arguments", "code", "says"), data_rows("refused/simulate.txt"))
 def test_what_goes_wrong_is_one_line(kquota: Kquota, arguments: str, code: str, says: str) -> None:
     """The reason and the code of the table; nothing on stdout."""

@@ -13,16 +13,17 @@ from kquota.cli.exit_codes import ExitCode
 from kquota.cli.options import argument, choice, count, flag, value, values
 from kquota.cli.progress import progress
 from kquota.cli.simulation import simulated
-from kquota.cli.streams import warn
+from kquota.cli.streams import note, warn
 from kquota.cli.text import amount_text, first_of, rate_text
 from kquota.cli.views import View, shown_as
 from kquota.core.enforcement.apis import CONNECT_API
-from kquota.core.quotas.quota import QuotaKey
+from kquota.core.quotas.quota import BYTE_RATES, QuotaKey
 from kquota.core.quotas.snapshot import QuotaSnapshot
 from kquota.core.resolve.resolver import Resolver
 from kquota.core.simulation.result import Simulation
 from kquota.core.simulation.workload import FETCH_API, PRODUCE_API, Workload
 from kquota.core.tabular import grouped
+from kquota.documents.workload import BATCH_SIZE
 from kquota.simulations import Traffic, planned_traffic, ready, recorded_traffic
 
 
@@ -108,6 +109,10 @@ def command(
     with progress("simulating") as bar:
         result = planned.run(lambda share: bar(share, 1.0))
     _warn(planned.workload, planned.quotas)
+    is_sized = workload_file is not None and any(counter.key in BYTE_RATES for counter in result.counters)
+    clients = planned.workload.clients if is_sized else ()
+    if usual := [client.name for client in clients if client.unit == "bytes" and client.size == BATCH_SIZE]:
+        note(f"requests of {BATCH_SIZE} bytes ('size' in the workload changes it): {first_of(usual, repr, 5)}")
     unlimited = () if workload_file is None else result.unlimited
     if unlimited and result.counters:
         them = "it" if len(unlimited) == 1 else "them"

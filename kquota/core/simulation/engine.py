@@ -123,6 +123,11 @@ def _silent(_share: float) -> None:
     return
 
 
+def part_of(report: Progress, number: int, of: int) -> Progress:
+    """Reports the progress of one run as a part of several runs."""
+    return lambda share: report((number + share) / of)
+
+
 # --- a batch ---
 
 
@@ -215,7 +220,8 @@ class _Run:
         """Runs some groups; those for which it can matter when metrics are read, again for each way to read them."""
         members = [member for group in groups for member in group]
         counters = counters_of(members)
-        played = self._play(members, counters, self._workload.scrape_ms or 0, report)
+        runs = 1 if self._workload.scrape_ms is not None else 1 + len(SCRAPES_MS)
+        played = self._play(members, counters, self._workload.scrape_ms or 0, part_of(report, 0, runs))
         outcomes = [_outcome(members, counters, played.traffic)]
         if self._workload.scrape_ms is None:
             open_ = self._open(counters, played.traffic)
@@ -227,8 +233,8 @@ class _Run:
             ]
             if members_again:
                 counters_again = counters_of(members_again)
-                for scrape_ms in SCRAPES_MS:
-                    again = self._play(members_again, counters_again, scrape_ms, _silent)
+                for number, scrape_ms in enumerate(SCRAPES_MS, 1):
+                    again = self._play(members_again, counters_again, scrape_ms, part_of(report, number, runs))
                     outcomes.append(_outcome(members_again, counters_again, again.traffic))
         ranges = [_range(outcomes, *name) for name in outcomes[-1] if name[0] != "counter"]
         self.ranges |= any(least != most for least, most in ranges)

@@ -454,6 +454,9 @@ def test_readings_of_the_metrics_give_ranges() -> None:
     assert never.throttle_range_ms == (never.throttle_ms, never.throttle_ms)
     assert unknown.throttle_ms == never.throttle_ms
     assert unknown.throttle_range_ms[0] < unknown.throttle_range_ms[1]
+    shares: list[float] = []
+    simulate(Workload(90_000, (silent,)), quota, generation=KIND, using=PLAIN, progress=shares.append)
+    assert (shares[0], shares[-1], shares) == (0.25, 1.0, sorted(shares)), "each of the four runs is a part"
 
 
 def test_connections_are_rejected_and_tried_again() -> None:
