@@ -342,7 +342,11 @@ def _columns(
     pairs = [re.fullmatch(r"([\w-]+)=(.+)", text) for text in columns]
     if None in pairs:
         raise click.UsageError(f"--column {columns[pairs.index(None)]!r} is not NAME=HEADING, such as user=Tenant")
-    return dict.fromkeys(ignored, "") | {pair[2]: pair[1] for pair in pairs if pair}
+    meant = {pair[2]: pair[1] for pair in pairs if pair}
+    if both := meant.keys() & {*ignored}:
+        heading = min(both)
+        raise click.UsageError(f"--ignore-column {heading!r} leaves out what --column {meant[heading]}={heading} reads")
+    return dict.fromkeys(ignored, "") | meant
 
 
 COLUMNS: Any = group(_columns)

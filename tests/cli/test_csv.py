@@ -285,6 +285,8 @@ def test_a_heading_of_another_word_is_named_on_the_command_line(kquota: Kquota, 
     absent = kquota("lint", "t.csv", *meant[2:], "--column", "user=Kunde").err
     assert "there is no column 'Kunde' that is user; the headings are Tenant, Lesen (MB/s)" in absent
     assert "'user' is not NAME=HEADING, such as user=Tenant\n" in kquota("lint", "t.csv", "--column", "user").err
+    both = kquota("lint", "t.csv", *meant, "--ignore-column", "tenant")
+    assert (both.code, "--ignore-column 'tenant' leaves out what --column user=tenant reads" in both.err) == (2, True)
     unknown = kquota("lint", "t.csv", *meant, "--column", "owner=Tenant").err
     assert "column 1: 'owner' is not a column of quotas" in unknown
 
