@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kquota.cli.streams import warned
 from kquota.cli.text import MARKS, Column, code, entity_text, many, markdown, safe
 from kquota.cli.views import Document, Note, Part, Table, View, markdown_of
 from kquota.core.change.lint import Finding, concerning
@@ -62,6 +63,7 @@ def plan_view(
             findings=None if review is None else review.findings,
             comparison=usage and usage.document and usage.document(),
             unnamed=None if review is None else review.unnamed,
+            warnings=() if usage is None else warned(),
             sides=sides,
         )
 

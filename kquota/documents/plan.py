@@ -31,12 +31,13 @@ def plan_document(
     findings: Sequence[Finding] | None = None,
     comparison: object = None,
     unnamed: int | None = None,
+    warnings: Sequence[str] = (),
     sides: tuple[str, str] | None = None,
 ) -> Document:
     """The plan with each change's values before and after, and the labels of its entity.
 
-    For readers also which `sides` a diff compared, how many brokers there are, what lint finds, and what changes for
-    the clients of recorded usage; `read_plan` has no use for these.
+    For readers also which `sides` a diff compared, how many brokers there are, and what lint finds. `comparison` is
+    what changes for the clients of recorded usage, with its `warnings`. `read_plan` has no use for these.
     """
     labels = labels or {}
     return {
@@ -58,6 +59,7 @@ def plan_document(
         **({} if sides is None else {"a": sides[0], "b": sides[1]}),
         **present(unnamed=unnamed, brokers=brokers),
         **present(findings=None if findings is None else each(findings, _FINDING), comparison=comparison),
+        **present(warnings=[*warnings] or None),
     }
 
 
@@ -216,7 +218,7 @@ def _result(finding: Finding, file: str | None, line: int | None) -> Document:
     result: Document = {
         "ruleId": finding.rule.name,
         "level": str(finding.severity),
-        "message": {"text": f"{subject(finding)}: {finding.message}. {finding.proof}. {finding.hint}."},
+        "message": {"text": stated(finding)},
     }
     if file is not None:
         place = {"artifactLocation": {"uri": file}, "region": {"startLine": line or 1}}
@@ -229,3 +231,13 @@ def subject(finding: Finding, text: Callable[[Entity], str] = str) -> str:
     parts = [] if finding.key is None else [finding.key.value]
     parts += [] if finding.entity is None else [text(finding.entity)]
     return " of ".join(parts) or "all quotas"
+
+
+def stated(finding: Finding, text: Callable[[Entity], str] = str) -> str:
+    """What a finding is about, and what it says; the message about a file that is not read begins with its place."""
+    about = "" if finding.rule.name == UNREADABLE else f"{subject(finding, text)}: "
+    return f"{about}{finding.message}. {finding.proof}. {finding.hint}."
+
+
+UNREADABLE: Final = "unreadable"
+"""The rule for the mistakes of a file that is not read."""

@@ -48,7 +48,7 @@ def test_mistakes_of_a_file_that_is_not_read_are_findings_for_programs(kquota: K
         ("unreadable", "error", 11),
     ]
     assert kquota("lint", file.name, "-o", "github").out.startswith(
-        "::error file=quotas.yaml,line=9,title=unreadable::"
+        "::error file=quotas.yaml,line=9,title=unreadable::quotas["
     )
     assert (
         kquota("lint", file.name).err

@@ -181,6 +181,8 @@ def test_records_that_cannot_be_read(kquota: Kquota, tmp_path: Path) -> None:
     assert done.code == 0
     assert "1 record of the usage cannot be read: 1 × time_ms is not a whole number" in done.err
     assert "newly throttled  alice" in done.out
+    plan = validated(kquota(*ARGUMENTS, "--quotas", "current.json", "-o", "json").out, "plan")
+    assert "1 record of the usage cannot be read: 1 × time_ms is not a whole number" in plan["warnings"]
     assert not (tmp_path / ".state" / "kquota" / "quarantine.jsonl").exists()
 
 

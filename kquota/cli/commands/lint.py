@@ -24,7 +24,7 @@ from kquota.core.quotas.quota import QuotaKey, parse_value
 from kquota.core.quotas.selector import NamePatterns
 from kquota.core.quotas.version import parse_version
 from kquota.documents.encoding import to_json
-from kquota.documents.plan import Line, lint_document, sarif_document, subject
+from kquota.documents.plan import UNREADABLE, Line, lint_document, sarif_document, stated
 from kquota.documents.quotas import QuotaFile
 from kquota.errors import InputError
 
@@ -111,7 +111,7 @@ def _lint_file(quota_file: QuotaFile, file: Path, facts: Facts, match: NamePatte
     return findings, lines_of(quota_file, file, findings)
 
 
-_UNREADABLE = Rule("unreadable", Severity.ERROR, "A mistake for which a file is not read.", lambda *_: iter(()))
+_UNREADABLE = Rule(UNREADABLE, Severity.ERROR, "A mistake for which a file is not read.", lambda *_: iter(()))
 
 
 def _unreadable(error: InputError, file: Path) -> View:
@@ -148,8 +148,7 @@ def _github(findings: Sequence[Finding], name: str | None, line: Line) -> Iterat
     for finding in findings:
         kind = "notice" if finding.severity is Severity.NOTE else str(finding.severity)
         place = "" if name is None else f"file={_property(safe(name))},line={line(finding.entity) or 1},"
-        text = f"{subject(finding, entity_text)}: {finding.message}. {finding.proof}. {finding.hint}."
-        text = "\n".join(map(safe, text.split("\n")))
+        text = "\n".join(map(safe, stated(finding, entity_text).split("\n")))
         yield f"::{kind} {place}title={_property(finding.rule.name)}::{_data(text)}"
 
 
