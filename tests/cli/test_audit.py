@@ -1,9 +1,11 @@
 """`kquota audit` as a process: what goes wrong is one line, and nothing is written."""
 
 import json
+import re
 import shutil
 import signal
 import socket
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -54,6 +56,19 @@ def test_what_goes_wrong_is_one_line(kquota: Kquota, tmp_path: Path, arguments: 
     assert (done.code, done.out) == (int(code), "")
     assert says in (done.err if code == "2" else done.complaint)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_stream_of_several_brokers_is_taken_apart(kquota: Kquota, tmp_path: Path) -> None:
+    """By the command on the page that the refusal names."""
+    lines = ((n % 3, (LINE % (n, n % 2)).replace("10.0.0.1:", f"10.0.0.{7 + n % 3}:")) for n in range(9))
+    (tmp_path / "stream.log").write_text("".join(f"kafka-{broker} kafka {line}" for broker, line in lines))
+    refused = kquota("audit", "stream.log", "--quotas", "quotas.json")
+    assert (refused.code, "'kquota help request-log' has a command" in refused.complaint) == (3, True)
+    (command,) = re.findall(r"^    (awk .*)", kquota("help", "request-log").out, re.MULTILINE)
+    subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+    done = kquota("audit", "logs", "--quotas", "quotas.json")
+    assert "9 requests read" in done.err
+    assert "kafka-0 and 2 more" in done.out
 
 
 def test_a_row_is_of_all_brokers(kquota: Kquota, tmp_path: Path) -> None:

@@ -29,7 +29,10 @@ from kquota.audit.sources.event import UsageEvent
 from kquota.audit.sources.files import UnreadableFile, name_of
 from kquota.audit.sources.moments import STAMP
 
-HINT: Final = "give each broker's lines a file in a folder of its own, or --broker NAME where it is one broker"
+HINT: Final = (
+    "give each broker's lines a file in a folder of its own ('kquota help request-log' has a command), or --broker NAME"
+    " where it is one broker"
+)
 _ONE: Final = "give --broker NAME, or all lines of a broker in one folder"
 NO_SIGNS: Final[Mapping[str, str]] = MappingProxyType({})
 _LOCAL: Final = re.compile(r"(?P<host>[^-]+?):(?P<port>[0-9]+)-")
