@@ -193,8 +193,6 @@ def _screen(
         left, folded = undetermined.fold()
     shown = [*findings] if show_all else [*throttled[:most], *left[:most]][:most]
     yield Note(safe(words.answer(findings, quality.answers, result.quotas)))
-    if quotas_from:
-        yield Note(safe(f"quotas: {quotas_from}"))
     for time_ms, reason in islice(settings.quotas.changes_within(*quality.period), MOST_NOTES):
         yield Note(safe(f"quotas changed at {moment(time_ms)} UTC{reason and ': ' + reason}"))
     names = {(finding.key.value, finding.sensor) for finding in shown}
@@ -209,13 +207,6 @@ def _screen(
     others = words.throttled_clients(words.ungoverned({*zip(*counters, strict=True)}, quality.answers))
     if others and throttled:
         yield Note(safe(f"the log also shows throttled clients that none of these quotas governs: {others}"))
-    if any(words.times_out(finding) for finding in shown):
-        yield Note(
-            "times out: records may wait longer than a producer allows by default (delivery.timeout.ms of Java, 2m;"
-            " socket.timeout.ms of librdkafka, 1m), and are lost then or sent again"
-        )
-    if any(finding.prediction is not None for finding in shown):
-        yield Note("muted: the broker holds a connection back, and reads nothing from it ('kquota help columns')")
     reasons = " ".join(quota.reason or "" for quota in result.quotas if quota.verdict is Verdict.UNDETERMINED)
     why = undetermined.counted("reason")
     if any((reason or "") not in reasons for reason in why):
@@ -229,11 +220,13 @@ def _screen(
         of += [f"of {words.counter_names(open_)}"] if open_ else []
         way = "where they were in force, add --in-force: what the brokers answered is the answer then"
         yield Note(safe(f"the log itself shows throttled requests {', and '.join(of)}; {way}"))
+    under = safe(f"quotas: {quotas_from}; ") if quotas_from else ""
+    explained = "; 'kquota help columns' explains the table" if shown else ""
     yield Note(
-        f"{records_text(quality.events, result.findings.column('basis').unique().to_pylist())} read,"
+        f"{under}{records_text(quality.events, result.findings.column('basis').unique().to_pylist())} read,"
         f" {quality.ungoverned:,} without a quota, {quality.exempt:,}{' more' if quality.exempt else ''} exempt"
         f"{_spared(quality)}{_unread(quality)}"
-        f" ({result.engine} engine)"
+        f" ({result.engine} engine{explained})"
     )
     yield from map(Note, words.verdict_lines(result.quotas, counts=False))
 

@@ -186,7 +186,7 @@ def test_a_file_that_is_not_read_is_named_and_not_passed_over(kquota: Kquota, tm
     assert {table.code, document.code, markdown.code} == {ExitCode.PARTIAL}
     assert "warning: not read to its end: " in table.err
     assert "broker-7/bad.parquet: not a Parquet file" in table.err
-    assert "; 1 file not read to the end (local engine)" in table.err
+    assert "; 1 file not read to the end (local engine" in table.err
     data = validated(document.out, "audit")
     (unread,) = data["data"]["unread_files"]
     assert (Path(unread["path"]).name, unread["reason"][:18]) == ("bad.parquet", "not a Parquet file")

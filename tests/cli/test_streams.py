@@ -51,8 +51,7 @@ COLOURED = (
         (
             ("audit", "usage.csv", "--quotas", "quotas.yaml"),
             "nobody throttled by 1 counter (2 quotas set: 1 not throttled, 1 nobody seen)\n"
-            "quotas: quotas.yaml (2 set)\n"
-            "1 request read, 0 without a quota, 0 exempt (local engine)\n"
+            "quotas: quotas.yaml (2 set); 1 request read, 0 without a quota, 0 exempt (local engine)\n"
             "nobody seen whom these govern: user=<default> consumer_byte_rate\n",
         ),
         (
