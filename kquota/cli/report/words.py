@@ -211,9 +211,9 @@ def delivered_parts(finding: Finding) -> tuple[str, ...]:
 
 
 def behind(finding: Finding) -> str:
-    """What is left over at the end of the recorded time, and when it is gone; empty where nothing is."""
+    """In brackets what is left over at the end of the recorded time, and when it is gone; empty where nothing is."""
     left, *gone = ("",) if finding.prediction is None else behind_parts(finding.key, finding.prediction) or ("",)
-    return ", ".join([f"{left} behind", *gone]) if left else ""
+    return f"({', '.join([f'{left} behind', *gone])})" if left else ""
 
 
 def behind_parts(key: QuotaKey, predicted: Prediction) -> tuple[str, ...]:
