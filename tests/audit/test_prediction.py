@@ -454,6 +454,16 @@ def test_what_another_quota_delays_may_come_at_once(tmp_path: Path, percent: flo
     assert (quota.reason or "").endswith(BURSTS) == (verdict is Verdict.UNDETERMINED)
 
 
+def test_what_another_quota_delays_is_delivered_later(tmp_path: Path) -> None:
+    """Of a counter that throttles nobody, the bytes of clients that wait for the sake of their thread time."""
+    result = timed(tmp_path, STEADY, AuditSettings(both(10**6, 2.0)))
+    (quota,) = (quota for quota in result.quotas if quota.key is PRODUCER)
+    prediction = result.predictions["", PRODUCER.value, "alice:"]
+    assert quota.verdict is Verdict.NOT_THROTTLED
+    assert prediction.throttle_time_ms == Interval.exactly(0)
+    assert known(prediction.delivered_per_s.estimate) == pytest.approx(40_000 * 2.0 / 4.0, rel=0.1)  # of 40 kB/s
+
+
 @pytest.mark.parametrize(("percent", "verdict"), [(5.5, Verdict.UNDETERMINED), (6.0, Verdict.NOT_THROTTLED)])
 def test_who_comes_near_a_limit_while_another_quota_delays_them(
     tmp_path: Path, percent: float, verdict: Verdict
