@@ -155,13 +155,39 @@ def test_a_schedule_goes_on_at_its_pace_while_one_mute_follows_another() -> None
 
 def test_the_pace_of_a_queue_is_one_of_bytes() -> None:
     """A request of what has waited holds as much as many before: it came no faster."""
-    early, muted = 20 * np.arange(150), 3000 + 1000 * np.arange(40)
-    sizes = np.concatenate([np.full(150, 30_000), np.full(40, 1_000_000)])
-    throttle = np.concatenate([np.zeros(150, np.int64), np.full(40, 990)])
+    early, muted = 20 * np.arange(150), 3000 + 7000 * np.arange(40)
+    sizes = np.concatenate([np.full(150, 3_000), np.full(40, 1_000_000)])
+    throttle = np.concatenate([np.zeros(150, np.int64), np.full(40, 6_990)])
     requests = _requests(np.concatenate([early, muted]), 1, throttle=throttle)._replace(sizes=sizes)
-    (kept,) = [guess.times for guess in producer(requests).guesses if "keep the pace" in guess.why]
-    arrived = 1_000_000 / 1_500  # 1.5 MB/s before the first mute
-    assert kept[151:].tolist() == [3000 + int(arrived * number) for number in range(1, 40)]
+    (kept,) = [guess for guess in producer(requests).guesses if "keep the pace" in guess.why]
+    came = np.cumsum(kept.sizes)
+    assert came[-1] == sizes.sum()
+    # 150 kB/s before the first mute, and after it.
+    assert np.abs(came[151:] - came[150] - 150 * (kept.times[151:] - 3000)).max() < 300
+    assert int(kept.sizes[151:].max()) < 100_000, "nothing of 1 MB comes at once"
+
+
+def test_who_waits_for_answers_with_uneven_pauses_may_have_waited_when_it_was_muted() -> None:
+    """A queue would send at once what came meanwhile; where one request comes after a mute, nobody knows."""
+    gaps = np.random.default_rng(3).integers(50, 150, 400)
+    throttle = np.where(np.arange(400) % 8 == 0, 300, 0) * (np.arange(400) >= 100) * (np.arange(400) < 300)
+    times = np.cumsum(gaps + np.concatenate([[0], throttle[:-1]]))
+    assert SYNCHRONOUS in {guess.kind for guess in producer(_requests(times, 10_000, throttle=throttle)).guesses}
+    burst = times.copy()
+    burst[1:][throttle[:-1] > 0] = times[:-1][throttle[:-1] > 0] + 301
+    for late in (1, 2):  # two requests follow each mute at once
+        burst[1 + late :][throttle[: -1 - late] > 0] = times[: -1 - late][throttle[: -1 - late] > 0] + 301 + late
+    queued = producer(_requests(np.sort(burst), 10_000, throttle=throttle)).guesses
+    assert SYNCHRONOUS not in {guess.kind for guess in queued}
+
+
+def test_who_sent_less_while_it_was_muted_did_not_get_all() -> None:
+    """A queue brings all of it later; what a full queue drops, or blocks, never comes."""
+    early, rested = 20 * np.arange(300), 30_000 + 20 * np.arange(300)
+    throttle = np.concatenate([np.zeros(300, np.int64), np.full(200, 100), np.zeros(300, np.int64)])
+    for step, drained in ((100, False), (20, True)):
+        times = np.concatenate([early, 6000 + step * np.arange(200), rested])
+        assert producer(_requests(times, 3000, throttle=throttle)).drained is drained
 
 
 def _catching_up(before_ms: int) -> Requests:
@@ -174,12 +200,13 @@ def _catching_up(before_ms: int) -> Requests:
     return Requests(times, sizes, throttle, 0, np.zeros(len(times), np.int64))
 
 
-def test_who_is_muted_when_the_recording_begins_may_have_lagged() -> None:
-    """All that it fetched until its last mute may have been there; later it shows that it keeps up."""
-    (lagged,) = [guess for guess in consumer(_catching_up(500)).guesses if "before the recording" in guess.why]
-    assert lagged.times[:20].tolist() == [0] * 20
-    assert (np.diff(lagged.times[22:]) == 500).all()
-    assert not [guess for guess in consumer(_catching_up(5000)).guesses if "before the recording" in guess.why]
+def test_who_is_muted_again_and_again_may_have_lagged() -> None:
+    """All that it fetched until the last of these mutes may have been there at the first; later it keeps up."""
+    for before_ms, since in ((500, 0), (5000, 5000)):
+        early = len(range(0, before_ms, 500))
+        (lagged,) = [guess for guess in consumer(_catching_up(before_ms)).guesses if "since the first" in guess.why]
+        assert lagged.times[: early + 20].tolist() == [*range(0, before_ms, 500)][:early] + [since] * 20
+        assert (np.diff(lagged.times[early + 21 :]) == 500).all()
 
 
 def test_a_queue_without_keys_fills_one_partition_after_the_other() -> None:

@@ -40,6 +40,8 @@ _LATE_MS: Final = 15
 _RESTED_MS: Final = 2000
 """A client with a queue sends so much in this time that it is throttled again."""
 _SPREAD_MS: Final = 500
+_SLOWER: Final = 0.9
+"""Who sends at less than this share of its pace before was slowed down."""
 _ENOUGH: Final = 20
 """Fewer requests show no kind."""
 _AT_ONCE_MS: Final = 100
@@ -136,7 +138,7 @@ def producer(requests: Requests) -> Seen:
     muted = throttle[:-1] > 0
     waited = muted & (gaps <= throttle[:-1] + _LATE_MS)
     held_back = bool((throttle > 0).any())
-    drained = not held_back or _rested(times, throttle)
+    drained = not held_back or (_rested(times, throttle) and not _slowed(times, requests.sizes, throttle))
     partitions = len(np.unique(requests.partitions))
     queue = Guess(PACED, times, sizes, _never(times), requests.partitions, "requests come at their times")
     if requests.library == JAVA:
@@ -176,6 +178,10 @@ def producer(requests: Requests) -> Seen:
             guesses = [*([waits, queue] if _stays_late(times, ~muted) else [queue, waits]), *between]
         else:
             guesses = [queue._replace(why="requests come back to back after a mute"), *between]
+            # A queue that grew during a mute goes out at once. Where one request comes, the client may have waited.
+            after = gaps[1:][waited[:-1] & ~muted[1:]]
+            if not unsized and len(after) and np.median(after) > _LATE_MS:
+                guesses.append(waits)
     elif is_even:
         if typical <= _LATE_MS / 5 and times[-1] - times[0] >= _LONG_MS:
             guesses = [eager, queue]
@@ -231,11 +237,8 @@ def consumer(requests: Requests) -> Seen:
         before = np.concatenate([times[:1], times[:-1]])
         early = late._replace(times=before, why="data may have waited since the response before")
         guesses = [early, spread._replace(why="data comes evenly between two responses")]
-        ends = (requests.times + throttle)[throttle > 0]
-        if requests.times[throttle > 0][0] - requests.times[0] < _RESTED_MS:
-            lagged = np.where(times <= ends.max() + _LATE_MS, times[0], times)
-            why = "what it fetched until its last mute may have waited since before the recording"
-            guesses.append(late._replace(times=lagged, why=why))
+        why = "what it fetched from one mute to the next may have waited since the first"
+        guesses.append(late._replace(times=_lagged(times, requests.times, throttle), why=why))
     # A client processes what it got until its next request, also where that one is throttled and gets nothing.
     rows = np.flatnonzero(got)[:-1]
     gaps = requests.times[rows + 1] - requests.times[rows]
@@ -373,6 +376,18 @@ def _rested(times: Int64s, throttle: Int64s) -> bool:
     return int(times[-1]) - int(ends.max()) >= _RESTED_MS
 
 
+def _slowed(times: Int64s, sizes: Int64s, throttle: Int64s) -> bool:
+    """Whether a producer sent less from its first mute to its last one than before: a queue brings all of it later.
+
+    Then it waited for its answers, or gave up what its queue did not hold.
+    """
+    first, last = np.flatnonzero(throttle > 0)[[0, -1]]
+    if first < _ENOUGH or times[last] - times[first] < _PIECE_MS:
+        return False
+    before = sizes[:first].sum() / max(times[first] - times[0], 1)
+    return bool(sizes[first:last].sum() / (times[last] - times[first]) < _SLOWER * before)
+
+
 def _at_pace(queue: Guess, muted: int) -> Guess:
     """A queue that was never empty since the request `muted`: its arrivals keep the pace that they had until then.
 
@@ -382,7 +397,10 @@ def _at_pace(queue: Guess, muted: int) -> Guess:
     ms_per_byte = (times[muted] - times[0]) / sizes[:muted].sum()
     arrived = np.minimum(times[muted + 1 :], times[muted] + np.floor(sizes[muted + 1 :].cumsum() * ms_per_byte))
     paced = np.concatenate([times[: muted + 1], arrived]).astype(np.int64)
-    return queue._replace(times=paced, why="requests keep the pace that they had until they were muted")
+    kept = queue._replace(times=paced, why="requests keep the pace that they had until they were muted")
+    # What waited and went out in one request had come in parts.
+    whole = (np.arange(len(times)) > muted) & (sizes > sizes[:muted].max())
+    return _spread(kept, np.diff(paced, prepend=paced[:1]), whole) if whole.any() else kept
 
 
 def _never(times: Int64s) -> Int64s:
@@ -450,6 +468,21 @@ def _wanders(times: Int64s, free: Any) -> float:
         return float(np.minimum(off, np.quantile(off, 0.9)).mean()) + 0.3
 
     return spread(_STEPS) / spread(1)
+
+
+def _lagged(times: Int64s, asked: Int64s, throttle: Int64s) -> Int64s:
+    """When data came at the earliest: a backlog may have come at once, and before the mutes that follow each other.
+
+    A consumer that is throttled from the beginning may have had its backlog since before the recording.
+    """
+    begins, ends = asked[throttle > 0], (asked + throttle)[throttle > 0]
+    first = np.flatnonzero(np.concatenate([[True], begins[1:] - ends[:-1] > _PIECE_MS]))
+    begins, ends = begins[first], ends[np.append(first[1:], len(ends)) - 1] + _LATE_MS
+    if begins[0] - asked[0] < _RESTED_MS:
+        begins[0] = times[0]
+    spell = np.searchsorted(begins, times, side="right") - 1
+    came: Int64s = np.where((spell >= 0) & (times <= ends[spell]), begins[spell], times)
+    return came
 
 
 def _processing(gaps: Int64s) -> Int64s:
