@@ -148,12 +148,12 @@ def summary(result: AuditResult, settings: AuditSettings, quotas_from: str = "")
         paragraphs[0] += f"{whatif.records(result)}, {words.times(quality.first_ms, quality.last_ms)} UTC."
     if quotas_from:
         paragraphs[0] += f" Quotas: {as_markdown(quotas_from)}."
-    if shown:
-        names = {(finding.key.value, finding.sensor) for finding in shown[:MOST_ROWS]}
-        rows = over_brokers(findings.named(names))
+    names = [*dict.fromkeys((finding.key.value, finding.sensor) for finding in shown)]
+    if names:
+        rows = over_brokers(findings.named(names[:MOST_ROWS]))
         paragraphs.append(markdown_of(_table(result, settings, rows, in_markdown=True), " "))
-    if len(shown) > MOST_ROWS:
-        paragraphs.append(f"{many(len(shown) - MOST_ROWS, 'counter')} more: `kquota audit -o json`.")
+    if len(names) > MOST_ROWS:
+        paragraphs.append(f"{many(len(names) - MOST_ROWS, 'counter')} more: `kquota audit -o json`.")
     return "\n\n".join([*paragraphs, *words.markdown_lines(result.quotas, warned=warned())])
 
 

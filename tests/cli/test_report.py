@@ -22,6 +22,7 @@ from kquota.audit.engines import local
 from kquota.audit.result import AuditResult
 from kquota.audit.settings import AuditSettings
 from kquota.audit.sources import ReadSettings, plan_splits
+from kquota.cli import findings as findings_of_audit
 from kquota.cli.findings import audited_view, summary
 from kquota.cli.report import MOST, check_report, words
 from kquota.cli.report.page import write_report
@@ -406,6 +407,17 @@ def test_as_markdown() -> None:
     assert "`user frank`" in table[-1]
     assert "≥ 0.775 % ≥ 155 % of limit" in table[-1]
     assert f"Undetermined ({result.found[6].reason}): user=frank request_percentage." in lines
+
+
+def test_what_markdown_leaves_out_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each counter once, on however many brokers it is."""
+    monkeypatch.setattr(findings_of_audit, "MOST_ROWS", 2)
+    result, settings = recorded()
+    other = [{**row, "broker": "2"} for row in result.findings.to_pylist()]
+    both = pa.concat_tables([result.findings, pa.Table.from_pylist(other, schema=result.findings.schema)])
+    said = summary(replace(result, findings=both), settings).splitlines()
+    assert len([line for line in said if "1 and 1 more" in line]) == 2
+    assert "5 counters more: `kquota audit -o json`." in said
 
 
 def test_a_name_in_markdown_is_text() -> None:
