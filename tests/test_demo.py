@@ -30,8 +30,8 @@ def test_the_demo_names_the_throttled_clients_and_leaves_nothing_behind(tmp_path
     assert all(name in on_spark for name in clients)
     assert "--engine local" in locally
     assert "The findings of both are the same" in locally
-    said = [line for line in done.stderr.splitlines() if line.endswith(" engine)")]
-    assert [line.rpartition("(")[2] for line in said] == ["spark engine)", "local engine)"]
+    said = [line for line in done.stderr.splitlines() if " engine; " in line]
+    assert [line.rpartition("(")[2].partition(";")[0] for line in said] == ["spark engine", "local engine"]
     assert said[0].replace("spark", "local") == said[1]
     assert done.stderr.count("6 of 9 counters throttled somebody") == 2
     assert list(temporary.iterdir()) == []
