@@ -420,6 +420,18 @@ def test_what_markdown_leaves_out_is_counted(monkeypatch: pytest.MonkeyPatch) ->
     assert "5 counters more: `kquota audit -o json`." in said
 
 
+def test_what_one_broker_leaves_open_is_on_the_page(tmp_path: Path) -> None:
+    """Also of a counter that another broker throttles: its reason would be passed over."""
+    result, settings = recorded()
+    (frank,) = [row for row in result.findings.to_pylist() if row["verdict"] == "undetermined"]
+    alice = next(row for row in result.findings.to_pylist() if row["verdict"] == "throttled")
+    open_, reason = {**alice, "broker": "2", "verdict": "undetermined"}, "the log of broker 2 is cut"
+    rows = [alice, {**open_, "reason": reason}, frank]
+    findings = pa.Table.from_pylist(rows, schema=result.findings.schema)
+    write_report(tmp_path / "report.html", replace(result, findings=findings), settings, command="kquota audit")
+    assert reason in (tmp_path / "report.html").read_text()
+
+
 def test_a_name_in_markdown_is_text() -> None:
     """No cell ends early, and no tag or link comes of it."""
     result, settings = recorded()

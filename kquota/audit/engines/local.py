@@ -236,7 +236,7 @@ class Store:
         self._path = path
         # Without a buffer: what an old process still holds must not come behind what a new one wrote.
         self._file = open(path, "a+b", buffering=0)  # noqa: SIM115 - `close` closes it
-        # What was truncated, ext4 writes to the disk once it is closed, though a ledger is deleted soon.
+        # ext4 writes a file to the disk at its first close after it was truncated; a ledger is deleted soon.
         if self._file.tell() > size:
             self._file.truncate(size)
 

@@ -97,7 +97,6 @@ def _shown(value: Any) -> Any:
 def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
     rows, quality = [*result.found], result.quality
     throttled = [row for row in rows if row.throttled]
-    together = over_brokers(rows)
     calm = [row for row in rows if not row.throttled and not row.undetermined]
     near = sorted((row for row in over_brokers(calm) if _peak(row) >= NEAR), key=_peak, reverse=True)
     bases = {row.basis.value for row in rows}
@@ -125,8 +124,8 @@ def _values(result: AuditResult, settings: AuditSettings) -> dict[str, Any]:
         "most_rows": MOST_ROWS,
         "limits": limits,
         "worst": throttled[:MOST],
-        "throttled": [row for row in together if row.throttled],
-        "undetermined": [row for row in together if row.undetermined],
+        "throttled": [row for row in over_brokers(rows) if row.throttled],
+        "undetermined": over_brokers(row for row in rows if row.undetermined),
         "near": near,
         "calm": len(calm),
         "highest": words.share(max(map(_peak, calm)), 1) if calm else "",
